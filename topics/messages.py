@@ -1,0 +1,283 @@
+"""The values on the wire: one Struct per message, the only place where field names are spelled.
+
+Every value is a UTF-8 JSON object. Optional fields are left out when they hold their default; unknown fields are
+tolerated and ignored; a name is never reused. Instants are RFC 3339 UTC text (`Instant`), durations whole
+milliseconds (`*_ms`). `payload` is the producer's own JSON, carried byte for byte and never decoded.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+Instant = Annotated[str, Meta(description="RFC 3339, UTC, `Z`; three digits of fraction only when not zero")]
+Priority = Literal["critical", "high", "normal", "background"]
+PRIORITIES: tuple[Priority, ...] = ("critical", "high", "normal", "background")
+
+TENANT_PATTERN = r"[a-z0-9][a-z0-9-]{0,39}"
+SCHEDULE_ID_PATTERN = TENANT_PATTERN + r"/[A-Za-z0-9][A-Za-z0-9._~/-]{0,150}"
+COMMAND_ID_PATTERN = r"[A-Za-z0-9._-]{1,64}"
+LANE_PATTERN = r"[a-z0-9-]{1,40}"
+MAX_PAYLOAD_BYTES = 64 * 1024
+
+STEP_HEADER = "step"  # on changelog records: the number of the shard's step that wrote them
+COMMAND_ID_HEADER = "command_id"  # on replies
+FORWARDED_HEADER = "fwd"  # on commands copied to the right partition: `<partition>-<offset>` they came from
+
+
+class Message(Struct, omit_defaults=True, kw_only=True):
+    """Base of all wire values: defaults stay off the wire, unknown fields are ignored on decode."""
+
+
+class Spec(Message):
+    """What a schedule does and when; see the reference in `topics/README.md` for each field's default."""
+
+    trigger: Raw
+    start: Instant | None = None
+    end: Instant | None = None
+    calendar: str | None = None
+    roll: Literal["skip", "next", "previous"] = "skip"
+    priority: Priority = "normal"
+    lane: str = "default"
+    window_ms: int = 0
+    misfire: Any = "fire_once"  # "fire_once" | "skip" | {"catch_up": K}
+    max_lateness_ms: int | None | UnsetType = UNSET  # unset: 86,400,000 (skip: the grace); null: unlimited
+    overlap: Literal["allow", "skip_if_running", "queue_one"] = "allow"
+    tracking: Literal["none", "lease"] = "none"
+    retry: dict[str, int] | None = None
+    timeout_ms: int | None = None
+    deadline_ms: int | None = None
+    handler: str | None = None
+    payload: Raw | UnsetType = UNSET
+    labels: dict[str, str] = {}
+    owner: str | None = None
+    description: str | None = None
+    impact: str | None = None
+    runbook: str | None = None
+
+
+class Command(Message):
+    """`scheduler.commands`: what a producer asks of a schedule. `command_id` makes it idempotent."""
+
+    command: Literal[
+        "create", "update", "pause", "resume", "cancel", "delete", "trigger", "preview", "backfill", "replay",
+        "submit-run", "cancel-run", "retry-run",
+    ]  # fmt: skip
+    schedule_id: str
+    command_id: str | None = None
+    expected_revision: int | None = None
+    actor: str | None = None
+    reason: str | None = None
+    reply_to: str | None = None
+    preview: int | None = None
+    dry_run: bool = False
+    effective_from: Instant | None = None
+    spec: dict[str, Any] | None = None
+    catch_up: bool = False
+    supersede: bool = False
+    payload: Raw | UnsetType = UNSET
+    from_: Instant | None = msgspec.field(name="from", default=None)
+    until: Instant | None = None
+    only_missing: bool = True
+    per_s: int | None = None
+
+
+class Problem(Message):
+    """One mistake (or warning) in a command: where, which kind, and a sentence that says what to do."""
+
+    field: str
+    code: str
+    message: str
+
+
+class Planned(Message):
+    """One future occurrence in a preview."""
+
+    scheduled_for: Instant
+    available_at: Instant
+
+
+class Reply(Message):
+    """`scheduler.replies`: the shard's one answer to one command, committed with the command's effect."""
+
+    command: str
+    schedule_id: str
+    command_id: str
+    status: Literal["accepted", "rejected"]
+    code: str
+    message: str
+    at: Instant
+    version: int | None = None
+    revision: int | None = None
+    state: str | None = None
+    effective_at: Instant | None = None
+    occurrence_id: str | None = None  # trigger: the manual occurrence
+    dry_run: bool = False
+    counts: dict[str, int] = {}  # what a change settled: dispatched, suppressed, cancelled, kept
+    preview: list[Planned] = []
+    errors: list[Problem] = []
+    warnings: list[Problem] = []
+
+
+class RecentCommand(Message):
+    """One of the last eight commands a schedule remembers, with the answer a repeat gets."""
+
+    command_id: str
+    command: str
+    status: Literal["accepted", "rejected"]
+    code: str
+    message: str
+    at: Instant
+    version: int
+    revision: int
+    effective_at: Instant | None = None
+    occurrence_id: str | None = None
+    counts: dict[str, int] = {}
+
+
+class Schedule(Message):
+    """`scheduler.schedules`: the whole schedule as it now is. Public, and the changelog of the store's `s` keys."""
+
+    schedule_id: str
+    tenant: str
+    state: Literal["active", "paused", "completed", "cancelled", "broken"]
+    version: int
+    revision: int
+    created_at: Instant
+    updated_at: Instant
+    effective_at: Instant  # nominals of this version are strictly later
+    spec: Spec
+    floor: Instant | None = None  # nominals up to here are decided, whatever the cursor says
+    completed_at: Instant | None = None
+    broken_reason: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+    recent: list[RecentCommand] = []
+    older: str = ""  # short hashes of command ids before `recent`, so that a very late repeat is `stale_command`
+
+
+class Live(Message):
+    """`scheduler.live`: something owed that is not simply a schedule's next nominal. Key `<kind>:<owner>:<id>`.
+
+    kind     key                            written when                              tombstoned when
+    floor    floor:<schedule_id>:           an outage was decided for it               the cursor passed it, or a change absorbed it
+    owed     owed:<schedule_id>:<occ. id>   a nominal waits outside the due index      it is dispatched, suppressed or cancelled
+                                            (its window, an old version's)
+    catchup  catchup:<schedule_id>:         missed nominals are to run under a budget  the last one is dispatched or dropped
+    """
+
+    kind: Literal["floor", "owed", "catchup"]
+    owner: str
+    floor: Instant | None = None
+    occurrence_id: str | None = None
+    scheduled_for: Instant | None = None
+    available_at: Instant | None = None
+    topic: str | None = None
+    dispatch: Raw | UnsetType = UNSET  # owed: the dispatch value, ready to be sent
+    version: int | None = None
+    origin: str | None = None
+    nominals: list[Instant] = []  # catchup: what is still to run, oldest first
+    stands_for: int = 1  # catchup: of the last nominal
+    seen_at: Instant | None = None  # catchup: the first look after the outage; lateness is judged there
+
+
+class Cursor(Message):
+    """A due-index key: everything up to it has been fired. Without a schedule: all of the instant."""
+
+    available_at: Instant
+    priority: Priority | None = None
+    schedule_id: str | None = None
+
+
+class Shard(Message):
+    """`scheduler.shards`: the shard record, rewritten by every step that changes anything."""
+
+    format: int  # record-format version; a newer one than the reader's is refused
+    shard: int
+    step: int
+    positions: dict[str, int]  # input topic without namespace -> next offset
+    cursor: Cursor
+    seen_until: Instant
+    token: int = 0
+    deleted_version: int = 0  # the highest version ever deleted here
+    tz_version: str = ""
+    generation: int = 0
+    at: Instant | None = None
+
+
+class Dispatch(Message):
+    """`dispatch.<lane>.<priority>`: one attempt of one occurrence, to be deduplicated on `occurrence_id`."""
+
+    occurrence_id: str
+    schedule_id: str
+    tenant: str
+    version: int
+    shard: int
+    lane: str
+    priority: Priority
+    attempt: int
+    scheduled_for: Instant
+    available_at: Instant
+    origin: Literal["schedule", "catch_up", "backfill", "manual", "retry", "queued"]
+    stands_for: int
+    tz_version: str
+    generation: int
+    deadline: Instant | None = None
+    handler: str | None = None
+    payload: Raw | UnsetType = UNSET
+
+
+class Occurrence(Message):
+    """`scheduler.occurrences`: what happened to nominals that were not simply dispatched. `count` > 1 is a summary."""
+
+    state: Literal["missed", "suppressed", "skipped_overlap", "cancelled"]
+    schedule_id: str
+    tenant: str
+    version: int
+    reason: str  # downtime, throttled, clock, paused, calendar, gap, deleted, superseded, ...
+    at: Instant
+    count: int = 1
+    occurrence_id: str | None = None
+    scheduled_for: Instant | None = None
+    first: Instant | None = None  # summary: the oldest and the newest nominal it covers
+    last: Instant | None = None
+
+
+class Revision(Message):
+    """`scheduler.schedule-history`: one revision of one schedule, with who and why."""
+
+    schedule_id: str
+    tenant: str
+    version: int
+    revision: int
+    change: str  # the command, or what the scheduler did by itself: completed, expired, broken, re-planned
+    state: str
+    at: Instant
+    effective_at: Instant | None = None
+    command_id: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+    spec: Spec | None = None
+
+
+class Rejected(Message):
+    """`scheduler.rejected`: input that could not be taken, its bytes kept."""
+
+    reason: str
+    code: str
+    topic: str
+    partition: int
+    offset: int
+    at: Instant
+    key_base64: str | None = None
+    value_base64: str | None = None
+    value_text: str | None = None  # when the bytes are UTF-8
+
+
+class ClockProbe(Message):
+    """`scheduler.clock`: one probe a second of one process; the broker's append time of it drives the due clock."""
+
+    process: str
+    sequence: int
