@@ -5,13 +5,13 @@
     ├── Retriable              nothing is lost: try again after a back-off
     │   └── BrokerUnavailable  no broker answers: say so, keep trying, report not ready
     ├── Fenced                 another owner has taken over: stop writing at once, close the shard
-    ├── StateCorrupted         the store can't be trusted: stop the shard and ask an operator
-    └── Undecodable            the record can't be understood: set it aside with its bytes and go on
+    └── StateCorrupted         the store can't be trusted: stop the shard and ask an operator
 
-A test compares this drawing with the classes. `exit_code` is what the command line ends with.
+`Undecodable` (set the record aside with its bytes and go on) belongs to the contracts: `topics.codec`. A test compares
+this drawing with the classes. `exit_code` is what the command line ends with.
 """
 
-# ruff: noqa: N818 - the names say the reaction, as the design asks; "FencedError" would say nothing more
+
 
 from __future__ import annotations
 
@@ -59,7 +59,3 @@ class Fenced(SchedulerError):
 
 class StateCorrupted(SchedulerError):
     """The local store contradicts its changelogs or belongs to another cluster, namespace or shard count."""
-
-
-class Undecodable(SchedulerError):
-    """Bytes that are no message of ours. Carries the reason; the record goes to `scheduler.rejected`."""
