@@ -1,0 +1,130 @@
+"""A command's fields, read and checked: all mistakes at once, unknown fields as warnings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scheduler.core.identity import is_command_id, schedule_id_fault
+from scheduler.core.problem import Problem
+from scheduler.core.spec import MAX_PAYLOAD_BYTES
+from scheduler.core.time import parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAX_PROBLEMS = 20
+MAX_PREVIEW = 1000
+VERBS = ("create", "update", "pause", "resume", "cancel", "delete", "trigger", "preview")
+LATER_VERBS = ("backfill", "replay", "submit-run", "cancel-run", "retry-run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What was asked. `spec` holds the definition's fields as given (payload as bytes); None when there was none."""
+
+    verb: str
+    schedule_id: str
+    command_id: str
+    expected_revision: int | None = None
+    actor: str | None = None
+    reason: str | None = None
+    reply_to: str | None = None
+    preview: int = 0
+    dry_run: bool = False
+    effective_from: int | None = None
+    spec: Mapping[str, object] | None = None
+    catch_up: bool = False
+    supersede: bool = False
+    payload: bytes | None = None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def _text(most: int) -> tuple[Callable[[object], bool], str]:
+    return lambda given: isinstance(given, str) and 0 < len(given) <= most, f"text of 1 to {most} characters"
+
+
+def _whole(least: int, most: int) -> tuple[Callable[[object], bool], str]:
+    return lambda given: type(given) is int and least <= given <= most, f"a whole number from {least} to {most}"
+
+
+_FLAG = (lambda given: isinstance(given, bool), "true or false")
+
+CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "command_id": (is_command_id, "1 to 64 of A-Z, a-z, 0-9 and '._-'"),
+    "expected_revision": _whole(1, 2**53),
+    "actor": _text(200),
+    "reason": _text(2000),
+    "reply_to": _text(249),
+    "preview": _whole(0, MAX_PREVIEW),
+    "dry_run": _FLAG,
+    "catch_up": _FLAG,
+    "supersede": _FLAG,
+    "spec": (lambda given: isinstance(given, dict), "an object"),
+    "payload": (
+        lambda given: isinstance(given, bytes) and len(given) <= MAX_PAYLOAD_BYTES,
+        f"at most {MAX_PAYLOAD_BYTES} bytes of JSON: put the data elsewhere and pass a reference",
+    ),
+    "only_missing": _FLAG,
+    "per_s": _whole(1, 1_000_000),
+}
+INSTANTS = frozenset({"effective_from", "from", "until"})
+_NOT_YET = frozenset({"only_missing", "per_s", "from", "until"})  # fields of verbs in LATER_VERBS
+
+
+def parse_command(fields: Mapping[str, object], *, default_id: str) -> Command:
+    """Read one command. `default_id` (`<partition>-<offset>`) names it if its producer did not.
+
+    Never raises: what is wrong is in `problems`, and the other fields then hold what could be read.
+    """
+    values: dict[str, Any] = {"verb": "", "schedule_id": "", "command_id": default_id}
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    for name, given in fields.items():
+        check = CHECKS.get(name)
+        if check is not None:
+            if given is None:
+                continue
+            if check[0](given):
+                values[name] = given
+            else:
+                problems.append(Problem(name, "bad_field", f"expected {check[1]}"))
+        elif name in INSTANTS:
+            if given is not None:
+                _take_instant(name, given, values, problems)
+        elif name not in ("command", "schedule_id"):
+            shown = name[:80]
+            warnings.append(Problem(shown, "unknown_field", f"no field of a command is called {shown!r}; ignored"))
+    _take_verb(fields, values, problems)
+    schedule_id = fields.get("schedule_id")
+    if isinstance(schedule_id, str):
+        values["schedule_id"] = schedule_id
+    fault = schedule_id_fault(schedule_id)
+    if fault is not None:
+        problems.append(Problem("schedule_id", "bad_field", fault))
+    for name in _NOT_YET:
+        values.pop(name, None)
+    return Command(**values, problems=tuple(problems[:MAX_PROBLEMS]), warnings=tuple(warnings[:MAX_PROBLEMS]))
+
+
+def _take_verb(fields: Mapping[str, object], values: dict[str, Any], problems: list[Problem]) -> None:
+    verb = fields.get("command")
+    if isinstance(verb, str) and verb in VERBS:
+        values["verb"] = verb
+        if verb in ("create", "update") and fields.get("spec") is None:
+            problems.append(Problem("spec", "bad_field", f"missing; {verb} says in spec what to run and when"))
+        return
+    code = "not_supported" if verb in LATER_VERBS else "bad_field"
+    shown = repr(verb[:40]) if isinstance(verb, str) else "nothing" if verb is None else "something that is no text"
+    problems.append(Problem("command", code, f"expected one of {', '.join(VERBS)}; got {shown}"))
+
+
+def _take_instant(name: str, given: object, values: dict[str, Any], problems: list[Problem]) -> None:
+    if not isinstance(given, str):
+        problems.append(Problem(name, "bad_field", "expected an instant such as '2026-03-01T09:00:00Z'"))
+        return
+    try:
+        values[name] = parse_instant(given)
+    except ValueError as fault:
+        problems.append(Problem(name, "bad_field", str(fault)))

@@ -1,0 +1,577 @@
+"""What a command does to one schedule: `decide(command, situation) -> Decision`.
+
+Pure and total: the same command in the same situation gives the same decision, a bad command is answered and changes
+nothing. The shard supplies the situation from its store and carries the decision out in one transaction.
+
+The rules every handler below keeps (settle before change): nominals that are reached and undecided belong to the old
+definition and are decided here, each with a record; the new definition counts strictly after the command's instant;
+the schedule's floor therefore moves to now with every change that touches its nominals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from scheduler.core.identity import command_digest, manual_occurrence_id
+from scheduler.core.lifecycle import TRANSITIONS, Act, act_for
+from scheduler.core.model import Answer, Gone, Nominal, Run, Schedule, Spec, State
+from scheduler.core.policy import NOTHING_OWED, Look, Settlement, nominal_at, reached_as, settle
+from scheduler.core.problem import Problem
+from scheduler.core.spec import SpecContext, changed_fields, parse_spec
+from scheduler.core.trigger import Once
+
+if TYPE_CHECKING:
+    from scheduler.core.command import Command
+
+REMEMBERED = 8  # command ids with their answers
+REMEMBERED_DIGESTS = 56  # older ids, known only to be old
+_DIGEST = 8
+_RESCHEDULING = frozenset({"priority", "window_ms"})  # fields a due-index key depends on besides the version's
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """Something a schedule still owes outside its next nominal: one record of the `live` topic."""
+
+    key: str
+    version: int
+    nominals: tuple[int, ...]
+    is_catch_up: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """Everything a decision may depend on. `position` is the first undecided nominal (of a paused
+    schedule: the first after its floor), None if there is none.
+    """
+
+    schedule: Schedule | None
+    position: int | None
+    look: Look
+    appended_at: int
+    next_version: int = 1
+    debts: tuple[Debt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManualRun:
+    """`trigger`: one dispatch named after its command."""
+
+    occurrence_id: str
+    payload: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The answer and what the shard must do for it. `settled` pairs the definition with what became of its nominals."""
+
+    accepted: bool
+    code: str
+    message: str
+    before: Schedule | None = None
+    after: Schedule | None = None
+    save: bool = False
+    delete: bool = False
+    revised: bool = False
+    settled: tuple[tuple[Schedule, Settlement], ...] = ()
+    manual: ManualRun | None = None
+    drop_debts: bool = False
+    freeze_debts: bool = False
+    effective_at: int | None = None
+    counts: tuple[tuple[str, int], ...] = ()
+    preview: tuple[Nominal, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    repeated: Answer | None = None
+
+
+def decide(command: Command, situation: Situation) -> Decision:
+    """Answer one command; see the module's docstring for the law."""
+    schedule = situation.schedule
+    if command.problems:
+        return _refuse(command, situation, command.problems[0].code, _summary(command.problems), command.problems)
+    if schedule is not None:
+        known = _repeat(command, schedule)
+        if known is not None:
+            return known
+        if command.expected_revision is not None and command.expected_revision != schedule.revision:
+            return _refuse(
+                command,
+                situation,
+                "revision_conflict",
+                f"revision is {schedule.revision}, not {command.expected_revision}: read it again and decide anew",
+            )
+    act = act_for(command.verb, schedule.state if schedule else None)
+    decision = _HANDLERS[act](command, situation, act)
+    if command.preview and not decision.preview and decision.after is not None and decision.accepted:
+        decision = replace(decision, preview=_planned(decision.after, situation.look.now, command.preview))
+    if command.warnings:
+        decision = replace(decision, warnings=command.warnings + decision.warnings)
+    if command.dry_run:
+        return replace(decision, save=False, delete=False, revised=False, settled=(), manual=None, drop_debts=False)
+    return _remembering(command, situation, decision)
+
+
+# --- one handler per act --------------------------------------------------------------------------------------------
+
+
+def _create(command: Command, situation: Situation, act: Act) -> Decision:
+    now = situation.look.now
+    effective_at = max(now, command.effective_from or now)
+    parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, effective_at))
+    if parsed.spec is None:
+        return _refuse(command, situation, parsed.problems[0].code, _summary(parsed.problems), parsed.problems)
+    fault = _in_the_past(parsed.spec, situation)
+    if fault is not None:
+        return _refuse(command, situation, fault.code, fault.message, (fault,))
+    schedule = Schedule(
+        schedule_id=command.schedule_id,
+        state=State.ACTIVE,
+        version=situation.next_version,
+        revision=1,
+        created_at=now,
+        updated_at=now,
+        effective_at=effective_at,
+        floor=effective_at,
+        spec=parsed.spec,
+        actor=command.actor,
+        reason=command.reason,
+    )
+    return _armed(command, situation, act, None, schedule, parsed.warnings)
+
+
+def _compare(command: Command, situation: Situation, act: Act) -> Decision:
+    schedule = _existing(situation)
+    # A create states the whole definition: only the old rule's grid may be kept, nothing else of the old definition.
+    context = SpecContext(command.schedule_id, schedule.effective_at, Spec(trigger=schedule.spec.trigger))
+    parsed = parse_spec(command.spec or {}, context)
+    if parsed.spec is None:
+        return _refuse(command, situation, parsed.problems[0].code, _summary(parsed.problems), parsed.problems)
+    same = parsed.spec == schedule.spec and schedule.state in (State.ACTIVE, State.PAUSED)
+    if same:
+        return _kept(schedule, "unchanged", "this schedule exists with the same definition", parsed.warnings)
+    differing = ", ".join(changed_fields(schedule.spec, parsed.spec)) or f"state {schedule.state}"
+    return _refuse(command, situation, act.value, f"exists and differs in {differing}: use update, or delete it first")
+
+
+def _update(command: Command, situation: Situation, act: Act) -> Decision:
+    before = _existing(situation)
+    now = situation.look.now
+    if command.effective_from is not None and command.effective_from > now:
+        return _refuse(
+            command,
+            situation,
+            "not_supported",
+            "effective_from of an update must not lie in the future; send the update when it is to count",
+        )
+    parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, now, before.spec))
+    spec = parsed.spec
+    if spec is None:
+        return _refuse(command, situation, parsed.problems[0].code, _summary(parsed.problems), parsed.problems)
+    if spec == before.spec and act is not Act.REARM and before.state is not State.BROKEN:
+        return _kept(before, "unchanged", "the definition is already so", parsed.warnings)
+    fault = _in_the_past(spec, situation) if spec.trigger != before.spec.trigger else None
+    if fault is not None:
+        return _refuse(command, situation, fault.code, fault.message, (fault,))
+    same_meaning = spec.same_meaning(before.spec)
+    rescheduled = not same_meaning or any(getattr(spec, f) != getattr(before.spec, f) for f in _RESCHEDULING)
+    after = replace(
+        before,
+        state=State.PAUSED if before.state is State.PAUSED else State.ACTIVE,
+        version=before.version if same_meaning else before.version + 1,
+        revision=before.revision + 1,
+        updated_at=now,
+        effective_at=before.effective_at if same_meaning else now,
+        floor=max(before.floor, now) if rescheduled else before.floor,
+        spec=spec,
+        completed_at=None,
+        broken_reason=None,
+        actor=command.actor,
+        reason=command.reason,
+    )
+    if rescheduled or act is Act.REARM:
+        return _armed(command, situation, act, before, after, parsed.warnings)
+    return Decision(
+        accepted=True,
+        code="updated",
+        message="updated; the version stays, since the meaning did not change",
+        before=before,
+        after=after,
+        save=True,
+        revised=True,
+        effective_at=now,
+        warnings=parsed.warnings,
+    )
+
+
+def _armed(
+    command: Command,
+    situation: Situation,
+    act: Act,
+    before: Schedule | None,
+    after: Schedule,
+    warnings: tuple[Problem, ...],
+) -> Decision:
+    """A new rule takes effect: settle the old one's nominals, and see that the new one ever fires."""
+    now = situation.look.now
+    late = _just_passed(after, situation) if after.state is State.ACTIVE else None
+    if late is None and after.next_after(now if act is Act.REARM else after.floor) is None:
+        text = "this definition never fires after now" + (": its end is reached first" if after.spec.end else "")
+        fault = Problem("spec.trigger", "never_fires", text)
+        return _refuse(command, situation, fault.code, fault.message, (fault,))
+    settled: list[tuple[Schedule, Settlement]] = []
+    counts: list[tuple[str, int]] = []
+    if before is not None:
+        owed = _settle_old(command, situation, before)
+        if owed != NOTHING_OWED:
+            settled.append((before, owed))
+        counts += _counts(owed, situation, drop=command.supersede)
+    if late is not None:
+        settled.append((after, Settlement(runs=(late,))))
+        if after.next_after(now) is None:
+            after = replace(after, state=State.COMPLETED, completed_at=now)
+    return Decision(
+        accepted=True,
+        code="created" if before is None else "updated",
+        message=_next_sentence(after, now, late),
+        before=before,
+        after=after,
+        save=True,
+        revised=True,
+        settled=tuple(settled),
+        drop_debts=command.supersede,
+        freeze_debts=before is not None and after.version != before.version and not command.supersede,
+        effective_at=after.effective_at,
+        counts=tuple(counts),
+        warnings=warnings,
+    )
+
+
+def _settle_old(command: Command, situation: Situation, before: Schedule) -> Settlement:
+    if before.state is State.PAUSED:
+        return Settlement(gone=reached_as("suppressed", "paused", before, situation.position, situation.look.now))
+    if before.state is not State.ACTIVE:
+        return NOTHING_OWED
+    if command.supersede:
+        return _cancelled(situation, before, "superseded")
+    return settle(before, situation.position, situation.look)
+
+
+def _pause(command: Command, situation: Situation, act: Act) -> Decision:
+    before = _existing(situation)
+    now = situation.look.now
+    gone = Settlement(gone=_gone(situation, before, "suppressed", "paused"))
+    return _changed(command, situation, act, replace(before, floor=max(before.floor, now)), gone)
+
+
+def _resume(command: Command, situation: Situation, act: Act) -> Decision:
+    before = _existing(situation)
+    now = situation.look.now
+    position = situation.position
+    owed = Settlement(gone=reached_as("suppressed", "paused", before, position, now))
+    if command.catch_up:
+        missed = settle(before, position, replace(situation.look, seen_until=before.floor, reason="paused"))
+        owed = Settlement(
+            runs=missed.runs,
+            catch_up=missed.catch_up,
+            waiting=missed.waiting,
+            gone=tuple(replace(g, state="suppressed") for g in missed.gone),
+        )
+    after = replace(before, floor=max(before.floor, now))
+    if after.next_after(now) is None:
+        after = replace(after, completed_at=now)
+    return _changed(command, situation, act, after, owed)
+
+
+def _cancel(command: Command, situation: Situation, act: Act) -> Decision:
+    before = _existing(situation)
+    settled = _final_settlement(situation, before, "cancelled")
+    after = replace(before, floor=max(before.floor, situation.look.now), completed_at=None)
+    return _changed(command, situation, act, after, settled)
+
+
+def _delete(command: Command, situation: Situation, act: Act) -> Decision:
+    before = _existing(situation)
+    settled = _final_settlement(situation, before, "deleted")
+    return replace(_changed(command, situation, act, before, settled), save=False, delete=True)
+
+
+def _changed(command: Command, situation: Situation, act: Act, after: Schedule, settled: Settlement) -> Decision:
+    """A change of state alone: the definition and its version stay."""
+    before = _existing(situation)
+    now = situation.look.now
+    state = TRANSITIONS.get(act, before.state)
+    if state is State.ACTIVE and after.completed_at is not None:
+        state = State.COMPLETED
+    after = replace(
+        after,
+        state=state,
+        revision=before.revision + 1,
+        updated_at=now,
+        actor=command.actor,
+        reason=command.reason,
+    )
+    drop = act in (Act.PAUSE, Act.CANCEL, Act.DELETE)
+    counts = _counts(settled, situation, drop=drop)
+    return Decision(
+        accepted=True,
+        code=act.value,
+        message=_change_sentence(act, after, counts),
+        before=before,
+        after=after,
+        save=True,
+        revised=True,
+        settled=((before, settled),) if settled != NOTHING_OWED else (),
+        drop_debts=drop,
+        effective_at=now,
+        counts=tuple(counts),
+    )
+
+
+def _run(command: Command, situation: Situation, act: Act) -> Decision:
+    schedule = _existing(situation)
+    return Decision(
+        accepted=True,
+        code=act.value,
+        message="one run was put on its dispatch topic",
+        before=schedule,
+        after=schedule,
+        manual=ManualRun(
+            occurrence_id=manual_occurrence_id(schedule.schedule_id, schedule.version, command.command_id),
+            payload=command.payload,
+        ),
+        effective_at=situation.look.now,
+    )
+
+
+def _show(command: Command, situation: Situation, act: Act) -> Decision:
+    schedule = situation.schedule
+    now = situation.look.now
+    warnings: tuple[Problem, ...] = ()
+    if command.spec is not None:
+        context = SpecContext(command.schedule_id, now, schedule.spec if schedule else None)
+        parsed = parse_spec(command.spec, context)
+        if parsed.spec is None:
+            return _refuse(command, situation, parsed.problems[0].code, _summary(parsed.problems), parsed.problems)
+        warnings = parsed.warnings
+        shown = _draft(command, situation, parsed.spec)
+    elif schedule is None:
+        return _refuse(command, situation, "not_found", "no such schedule; give a spec to preview a new one")
+    else:
+        shown = schedule
+    planned = _planned(shown, now, command.preview or 5)
+    return Decision(
+        accepted=True,
+        code=act.value,
+        message=f"the next {len(planned)} occurrences" if planned else "nothing will fire",
+        before=schedule,
+        after=shown,
+        effective_at=now,
+        preview=planned,
+        warnings=warnings,
+    )
+
+
+def _no_change(_command: Command, situation: Situation, act: Act) -> Decision:
+    schedule = _existing(situation)
+    return _kept(schedule, act.value, f"it is {schedule.state} already")
+
+
+def _not_possible(command: Command, situation: Situation, act: Act) -> Decision:
+    if act is Act.NOT_FOUND:
+        text = f"no schedule is called {command.schedule_id!r}: create it first"
+    else:
+        text = f"{command.verb} is not possible while it is {_existing(situation).state}"
+    return _refuse(command, situation, act.value, text)
+
+
+_HANDLERS = {
+    Act.CREATE: _create,
+    Act.COMPARE: _compare,
+    Act.UPDATE: _update,
+    Act.REARM: _update,
+    Act.PAUSE: _pause,
+    Act.RESUME: _resume,
+    Act.CANCEL: _cancel,
+    Act.DELETE: _delete,
+    Act.RUN: _run,
+    Act.SHOW: _show,
+    Act.UNCHANGED: _no_change,
+    Act.NOT_FOUND: _not_possible,
+    Act.NOT_ALLOWED: _not_possible,
+}
+
+
+# --- shared pieces --------------------------------------------------------------------------------------------------
+
+
+def _existing(situation: Situation) -> Schedule:
+    if situation.schedule is None:
+        raise AssertionError("the lifecycle table led an absent schedule to a handler for present ones")
+    return situation.schedule
+
+
+def _draft(command: Command, situation: Situation, spec: Spec) -> Schedule:
+    now = situation.look.now
+    return Schedule(
+        schedule_id=command.schedule_id, state=State.ACTIVE, version=situation.next_version, revision=1,
+        created_at=now, updated_at=now, effective_at=now, floor=now, spec=spec,
+    )  # fmt: skip
+
+
+def _in_the_past(spec: Spec, situation: Situation) -> Problem | None:
+    """A one-shot before the command's append time minus the grace was never meant to run."""
+    trigger = spec.trigger
+    if not isinstance(trigger, Once):
+        return None
+    oldest = min(situation.appended_at, situation.look.now) - situation.look.rules.grace_max_ms
+    if trigger.at >= oldest:
+        return None
+    return Problem("spec.trigger", "in_past", "this instant has passed; give one in the future, or use trigger")
+
+
+def _just_passed(schedule: Schedule, situation: Situation) -> Run | None:
+    """A one-shot whose instant passed on the way here: it runs at once, if it may run that late."""
+    trigger = schedule.spec.trigger
+    now = situation.look.now
+    if not isinstance(trigger, Once) or trigger.at > now:
+        return None
+    if schedule.spec.max_lateness_ms is not None and now - trigger.at > schedule.spec.max_lateness_ms:
+        return None
+    return Run(trigger.at, trigger.at)
+
+
+def _cancelled(situation: Situation, before: Schedule, reason: str) -> Settlement:
+    return Settlement(gone=_gone(situation, before, "cancelled", reason))
+
+
+def _final_settlement(situation: Situation, before: Schedule, reason: str) -> Settlement:
+    """What cancel and delete leave behind: a paused one's nominals were suppressed, an active one's are cancelled."""
+    if before.state is State.PAUSED:
+        return Settlement(gone=reached_as("suppressed", "paused", before, situation.position, situation.look.now))
+    return _cancelled(situation, before, reason)
+
+
+def _gone(situation: Situation, before: Schedule, state: str, reason: str) -> tuple[Gone, ...]:
+    """Reached nominals and live debts, which a pause, cancel, delete or supersede ends."""
+    ended = reached_as(state, reason, before, situation.position, situation.look.now)
+    for debt in situation.debts:
+        if debt.nominals:
+            ended += (Gone(state, reason, len(debt.nominals), min(debt.nominals), max(debt.nominals)),)
+    return ended
+
+
+def _counts(owed: Settlement, situation: Situation, *, drop: bool) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    if owed.runs:
+        counts["dispatched"] = len(owed.runs)
+    kept = len(owed.waiting) + len(owed.catch_up)
+    if not drop:
+        kept += sum(len(debt.nominals) for debt in situation.debts)
+    if kept:
+        counts["kept"] = kept
+    for gone in owed.gone:
+        counts[gone.state] = counts.get(gone.state, 0) + gone.count
+    return sorted(counts.items())
+
+
+def _planned(schedule: Schedule, now: int, count: int) -> tuple[Nominal, ...]:
+    if schedule.state not in (State.ACTIVE, State.PAUSED):
+        return ()
+    planned: list[Nominal] = []
+    nominal = schedule.next_after(now)
+    while nominal is not None and len(planned) < count:
+        planned.append(nominal_at(schedule, nominal))
+        nominal = schedule.next_after(nominal)
+    return tuple(planned)
+
+
+def _kept(schedule: Schedule, code: str, message: str, warnings: tuple[Problem, ...] = ()) -> Decision:
+    return Decision(
+        accepted=True, code=code, message=message, before=schedule, after=schedule, warnings=warnings,
+        effective_at=schedule.effective_at,
+    )  # fmt: skip
+
+
+def _refuse(
+    command: Command, situation: Situation, code: str, message: str, problems: tuple[Problem, ...] = ()
+) -> Decision:
+    return Decision(
+        accepted=False, code=code, message=message, before=situation.schedule, after=situation.schedule,
+        problems=problems, warnings=command.warnings,
+    )  # fmt: skip
+
+
+def _summary(problems: tuple[Problem, ...]) -> str:
+    return "; ".join(f"{p.field}: {p.message}" if p.field else p.message for p in problems)
+
+
+def _next_sentence(schedule: Schedule, now: int, late: Run | None) -> str:
+    if late is not None:
+        return "its instant has just passed, so it was dispatched at once"
+    if schedule.state is State.PAUSED:
+        return "paused: nothing fires until it is resumed"
+    return "armed" if schedule.next_after(now) is not None else "nothing left to fire"
+
+
+def _change_sentence(act: Act, after: Schedule, counts: list[tuple[str, int]]) -> str:
+    done = {
+        Act.PAUSE: "paused: nothing fires until it is resumed",
+        Act.RESUME: "resumed: it fires again strictly after now",
+        Act.CANCEL: "cancelled: nothing of it will fire",
+        Act.DELETE: "deleted",
+    }[act]
+    if act is Act.RESUME and after.state is State.COMPLETED:
+        done = "resumed, but no nominal is left: completed"
+    settled = ", ".join(f"{count} {what}" for what, count in counts)
+    return f"{done} ({settled})" if settled else done
+
+
+# --- what a schedule remembers of its commands ----------------------------------------------------------------------
+
+
+def _repeat(command: Command, schedule: Schedule) -> Decision | None:
+    for answer in schedule.recent:
+        if answer.command_id == command.command_id:
+            return Decision(
+                accepted=answer.accepted, code=answer.code, message=answer.message, before=schedule, after=schedule,
+                repeated=answer, effective_at=answer.effective_at, counts=answer.counts,
+            )  # fmt: skip
+    if schedule.older:
+        digest = command_digest(command.command_id)
+        known = schedule.older
+        if any(known[i : i + _DIGEST] == digest for i in range(0, len(known), _DIGEST)):
+            return Decision(
+                accepted=False, code="stale_command", before=schedule, after=schedule,
+                message="this command was answered long ago and newer ones came after it; use a new command_id",
+            )  # fmt: skip
+    return None
+
+
+_FORGOTTEN = frozenset({"bad_field", "not_found", "stale_command", "previewed", "dispatched"})
+
+
+def _remembering(command: Command, situation: Situation, decision: Decision) -> Decision:
+    """Add the answer to the schedule's memory, so that a repeat gets it again; bad and read-only commands leave none."""
+    after = decision.after
+    if after is None or decision.delete or decision.problems or decision.code in _FORGOTTEN:
+        return decision
+    answer = Answer(
+        command_id=command.command_id,
+        command=command.verb,
+        accepted=decision.accepted,
+        code=decision.code,
+        message=decision.message,
+        at=situation.look.now,
+        version=after.version,
+        revision=after.revision,
+        effective_at=decision.effective_at,
+        counts=decision.counts,
+    )
+    recent = (*after.recent, answer)
+    older = after.older
+    if len(recent) > REMEMBERED:
+        older = (older + command_digest(recent[0].command_id))[-REMEMBERED_DIGESTS * _DIGEST :]
+        recent = recent[1:]
+    return replace(decision, after=replace(after, recent=recent, older=older), save=True)
