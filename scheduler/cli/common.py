@@ -1,0 +1,73 @@
+"""What every command shares: the settings it runs with, and how it prints for a person or for a program."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from scheduler.config_load import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from scheduler.config import Settings
+
+
+class Shown(click.ClickException):
+    """An error that is only its text and an exit code; the text goes to standard error as it is."""
+
+    def __init__(self, text: str, exit_code: int = 1) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+    def show(self, file: Any = None) -> None:
+        """`error:` and the text."""
+        click.echo(f"error: {self.message}", file=file or sys.stderr)
+
+
+class Cli:
+    """The global options, and the settings read once when the first command needs them."""
+
+    def __init__(self, config: Path | None) -> None:
+        self.config = config
+
+    def settings(self, overrides: Mapping[str, Any] | None = None) -> Settings:
+        """The settings, options of the command line last; raises `ConfigInvalid` with every mistake."""
+        return load_settings(self.config, overrides)
+
+
+pass_cli = click.make_pass_decorator(Cli)
+json_option = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object a line.")
+
+
+def print_json(value: object) -> None:
+    """One value as one line of JSON; Structs and `Raw` as they are on the wire."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table: drawn on a terminal, tab-separated with a heading elsewhere, so that `cut` and `awk` work."""
+    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for row in [list(columns), *texts]:
+            click.echo("\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in row))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in texts:
+        table.add_row(*map(escape, row))
+    Console().print(table)
+
+
+def note(text: str) -> None:
+    """A remark for a person: standard error, so that standard output stays data."""
+    click.echo(text, err=True)
