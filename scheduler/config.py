@@ -25,12 +25,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from scheduler.config_client import OWNED_CLIENT_PROPERTIES, ClientProperties, SecretRef, expand_user, resolve
 from scheduler.errors import ConfigInvalid
+from topics.catalog import DAY_MS, Catalogue
 
 ENV_PREFIX = "SCHEDULER_"
 CONFIG_VARIABLE = "SCHEDULER_CONFIG"
 MIB = 1024 * 1024
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 
 
 def _about(reason: str, *, expected: str, example: object, unit: str = "") -> dict[str, Any]:
@@ -112,34 +111,15 @@ class Http(BaseModel):
     port: Int = _number(0, 0, 65_535, "", "The port to listen on; 0 takes a free one and logs it.")
 
 
-class Retention(BaseModel):
-    """How long topics keep what is not compacted. Used by `scheduler topics plan|apply`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    commands_ms: Int = _number(
-        7 * DAY_MS, HOUR_MS, 3_650 * DAY_MS, "milliseconds", "`scheduler.commands`: longer than any outage."
-    )
-    replies_ms: Int = _number(DAY_MS, HOUR_MS, 3_650 * DAY_MS, "milliseconds", "`scheduler.replies`.")
-    dispatch_ms: Int = _number(
-        7 * DAY_MS, HOUR_MS, 3_650 * DAY_MS, "milliseconds", "`dispatch.*`: longer than workers may be away."
-    )
-    occurrences_ms: Int = _number(
-        30 * DAY_MS,
-        HOUR_MS,
-        3_650 * DAY_MS,
-        "milliseconds",
-        "`scheduler.occurrences`: what was missed, skipped, suppressed.",
-    )
-    schedule_history_ms: Int = _number(
-        365 * DAY_MS,
-        HOUR_MS,
-        36_500 * DAY_MS,
-        "milliseconds",
-        "`scheduler.schedule-history`: who changed what, the audit.",
-    )
-    dead_letter_ms: Int = _number(30 * DAY_MS, HOUR_MS, 3_650 * DAY_MS, "milliseconds", "`scheduler.dead-letter`.")
-    rejected_ms: Int = _number(30 * DAY_MS, HOUR_MS, 3_650 * DAY_MS, "milliseconds", "`scheduler.rejected`.")
+def _dotted(value: object) -> object:
+    """TOML reads a bare `scheduler.occurrences = 1` as a table in a table; the name is meant."""
+    if not isinstance(value, dict):
+        return value
+    flat: dict[str, object] = {}
+    for key, item in value.items():
+        below = _dotted(item)
+        flat |= {f"{key}.{name}": inner for name, inner in below.items()} if isinstance(below, dict) else {key: below}
+    return flat
 
 
 def default_node_id() -> str:
@@ -262,7 +242,22 @@ class Settings(BaseSettings):
         "After this the broker aborts what a dead owner left open; readers wait behind it.",
     )
     http: Http = Http()
-    retention: Retention = Retention()
+    dispatch_factor: Int = _number(
+        1,
+        1,
+        64,
+        "",
+        "Partitions of a dispatch topic per shard: more than 1 when a lane needs more workers than shards.",
+    )
+    retention: Annotated[dict[str, Int], BeforeValidator(_dotted)] = Field(
+        default_factory=dict,
+        json_schema_extra=_about(
+            "How long single topics keep their records, where it differs from the catalogue (`topics/README.md`); "
+            "`dispatch.<lane>` stands for all four topics of a lane.",
+            expected="a table of topic names without the namespace, each with milliseconds, at least an hour",
+            example={"scheduler.occurrences": 30 * DAY_MS, "dispatch.default": 7 * DAY_MS},
+        ),
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info",
         json_schema_extra=_about(
@@ -298,6 +293,18 @@ class Settings(BaseSettings):
                 "contradictions", "{text}", {"text": "; ".join(t for _, t in found), "found": found}
             )
         return self
+
+    def catalogue(self) -> Catalogue:
+        """The topics of this cluster, as these settings want them."""
+        return Catalogue(
+            namespace=self.namespace,
+            shards=self.shards,
+            lanes=self.lanes,
+            replication_factor=self.kafka.replication_factor,
+            min_isr=self.kafka.min_insync_replicas,
+            dispatch_factor=self.dispatch_factor,
+            retention_ms=self.retention,
+        )
 
     def client_config(self) -> dict[str, str]:
         """What every Kafka client of this node starts from, secrets included: never log it.
@@ -347,6 +354,10 @@ def contradictions(settings: Settings) -> list[tuple[tuple[str, ...], str]]:
             f"kafka.replication_factor = {s.kafka.replication_factor}; no write would ever succeed"
         )
         found.append((("kafka.min_insync_replicas", "kafka.replication_factor"), text))
+    try:
+        Catalogue(lanes=tuple(dict.fromkeys(s.lanes)), retention_ms=s.retention)
+    except ValueError as error:
+        found.append((("retention", "lanes"), str(error).removeprefix("the topic catalogue cannot be built: ")))
     for name, value in s.kafka.client.items():
         where = f"kafka.client.{name}"
         if name in OWNED_CLIENT_PROPERTIES:

@@ -164,8 +164,8 @@ def _place(loc: Loc) -> Loc:
     """Cuts what pydantic adds below a setting: list positions, union branches."""
     for place, _ in fields():
         if loc[: len(place)] == place:
-            # a client property keeps its name
-            return loc[: len(place) + 1] if place == ("kafka", "client") else place
+            named = place in {("kafka", "client"), ("retention",)}  # tables of free names: the entry is the place
+            return loc[: len(place) + 1] if named else place
     return loc
 
 

@@ -135,6 +135,9 @@ def test_a_default_in_place_of_a_wrong_value_contradicts_nothing(tmp_path: Path)
         ('namespace = "a b"', "end it with a dot"),
         ("shards = 1e99", "from 1 to 1024"),
         ("shards = nan", "from 1 to 1024"),
+        ("retention.scheduler.live = 9999999999", "'scheduler.live', which is no topic with a retention"),
+        ("retention.scheduler.replies = 5", "expected at least an hour"),
+        ("retention.scheduler.replies = 'long'", "retention.scheduler.replies = "),
     ],
 )
 def test_a_mistake_in_the_file_is_one_line(tmp_path: Path, text: str, fragment: str) -> None:
@@ -223,6 +226,20 @@ def test_settings_are_a_frozen_value_that_reads_nothing(monkeypatch: pytest.Monk
     assert pickle.loads(pickle.dumps(settings)) == settings
     with pytest.raises(ValidationError):
         settings.shards = 4  # type: ignore[misc]
+
+
+def test_the_catalogue_is_built_from_the_settings(tmp_path: Path) -> None:
+    """Names, counts and retention of the topics follow the one value."""
+    settings = load_settings(
+        write(
+            tmp_path,
+            'namespace = "x."\nshards = 4\n[retention]\nscheduler.replies = 7200000\n"dispatch.default" = 3600000',
+        )
+    )
+    specs = {spec.name: spec for spec in settings.catalogue().specs()}
+    assert specs["x.scheduler.commands"].partitions == 4
+    assert specs["x.scheduler.replies"].retention_ms == 7_200_000
+    assert specs["x.dispatch.default.high"].retention_ms == 3_600_000
 
 
 def test_every_setting_says_what_it_is() -> None:
