@@ -22,7 +22,7 @@ class Shown(click.ClickException):
 
     def __init__(self, text: str, exit_code: int = 1) -> None:
         super().__init__(text)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # click reads it here too
 
     def show(self, file: Any = None) -> None:
         """`error:` and the text."""
