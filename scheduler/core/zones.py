@@ -1,0 +1,284 @@
+"""Zones: the pinned `tzdata` wheel, and nothing else, as integer tables of offset changes.
+
+Source of truth for which names are zones and which offset holds when. The tables of the operating system are never
+read: two nodes with the same wheel agree whatever host they run on. Inside, instants and offsets are whole seconds.
+
+Compiled tables end (mostly in 2037); the footer's rule continues them. A zone is laid out to 2101 when first used, and
+to 2600 when somebody asks beyond that. Later years repeat those, since the Gregorian calendar has a period of 400
+years (146,097 days, whole weeks), so no table grows without bound.
+"""
+
+import zoneinfo
+from bisect import bisect_right
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import lru_cache
+from hashlib import blake2b
+from importlib import resources
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+import tzdata
+
+from scheduler.core.problem import Problem
+from scheduler.core.tzfile import BEGINNING, Change, YearRule, read_tzif
+
+Passes = Literal["first", "last", "both"]
+"""Which pass through a local time that occurs twice counts."""
+
+CYCLE: Final = 146_097 * 86_400
+"""Seconds in 400 Gregorian years."""
+FAR: Final = 18_302_889_600
+"""2550-01-01T00:00:00Z: from here on instants are looked up one or more cycles earlier (2150 to 2549)."""
+_NEAR_YEAR: Final = 2101
+_LAST_YEAR: Final = 2600
+_NEVER: Final = 1 << 60
+_TWO_DAYS: Final = 2 * 86_400
+_FINGERPRINT_S: Final = 400 * 86_400
+
+_GUESSES: Final = {
+    "asia/beijing": ("Asia/Shanghai",),
+    "asia/peking": ("Asia/Shanghai",),
+    "asia/bangalore": ("Asia/Kolkata",),
+    "asia/mumbai": ("Asia/Kolkata",),
+    "america/san_francisco": ("America/Los_Angeles",),
+    "america/washington": ("America/New_York",),
+    "america/boston": ("America/New_York",),
+    "us/pacific-new": ("America/Los_Angeles",),
+    "bst": ("Europe/London", "Asia/Dhaka"),
+    "cest": ("Europe/Berlin", "Europe/Paris"),
+    "cst": ("America/Chicago", "Asia/Shanghai", "America/Havana"),
+    "edt": ("America/New_York",),
+    "cdt": ("America/Chicago",),
+    "mdt": ("America/Denver",),
+    "pdt": ("America/Los_Angeles",),
+    "pst": ("America/Los_Angeles", "Asia/Manila"),
+    "ist": ("Asia/Kolkata", "Europe/Dublin", "Asia/Jerusalem"),
+    "jst": ("Asia/Tokyo",),
+    "aest": ("Australia/Sydney", "Australia/Brisbane"),
+    "z": ("UTC",),
+    "localtime": ("UTC",),
+}
+_SURPRISES: Final = {
+    "EST": "is a name of Panama's time, UTC-05:00 the year round; with summer time it is America/New_York",
+    "MST": "is a name of Phoenix's time, UTC-07:00 the year round; with summer time it is America/Denver",
+    "HST": "is a name of Honolulu's time, UTC-10:00 the year round; write Pacific/Honolulu",
+    "EST5EDT": "is an old name; write America/New_York",
+    "CST6CDT": "is an old name; write America/Chicago",
+    "MST7MDT": "is an old name; write America/Denver",
+    "PST8PDT": "is an old name; write America/Los_Angeles",
+    "CET": "is an old name; write the place, for example Europe/Brussels",
+    "MET": "is an old name; write the place, for example Europe/Brussels",
+    "EET": "is an old name; write the place, for example Europe/Athens",
+    "WET": "is an old name; write the place, for example Europe/Lisbon",
+    "Factory": "is the tables' mark for an unset zone and means UTC; write UTC",
+}
+
+
+class View(NamedTuple):
+    """A zone's stretches of constant offset, cut so that each local time belongs to the passes that count.
+
+    Stretch i covers the UTC seconds `starts[i]` to `starts[i + 1]`; those of `begins[i]` to `ends[i]` count.
+    """
+
+    starts: list[int]
+    begins: list[int]
+    ends: list[int]
+    offsets: list[int]
+    complete: bool
+    """False: the last stretch is known only to the zone's complete view, of which this one is a beginning."""
+
+
+class Zone:
+    """One zone of the tables; made by `find_zone`, which hands out one object a name."""
+
+    __slots__ = ("_compiled", "_rule", "_views", "changes", "name")
+
+    def __init__(self, name: str, compiled: list[Change], rule: YearRule | None) -> None:
+        self.name = name
+        self._compiled = compiled
+        self._rule = rule
+        self._views: dict[tuple[Passes, bool], View] = {}
+        self.changes = self._laid_out(_NEAR_YEAR)
+
+    def view(self, passes: Passes, *, complete: bool = False) -> View:
+        """The stretches to 2101, or to 2600 if asked for the complete ones."""
+        found = self._views.get((passes, complete))
+        if found is None:
+            changes = self._laid_out(_LAST_YEAR) if complete else self.changes
+            found = self._views[passes, complete] = _view(changes, passes, complete=complete or self._rule is None)
+        return found
+
+    def offset_at(self, second: int) -> int:
+        """Local time minus UTC at a UTC second."""
+        view, second = self._holding(second)
+        return view.offsets[bisect_right(view.starts, second) - 1]
+
+    def name_at(self, second: int) -> str:
+        """What the tables call the local time of a UTC second: `EST`, `CEST`, `+03`."""
+        if second >= self.changes[-1].start and self._rule is not None:
+            summer = self.offset_at(second) == self._rule.summer[0]
+            return (self._rule.summer if summer else self._rule.standard)[1]
+        return self.changes[bisect_right(self.changes, second, key=lambda change: change.start) - 1].name
+
+    def instants_of(self, local: int) -> list[int]:
+        """The UTC seconds at which the wall clock reads `local`: one, none in a gap, two in a fold; ascending."""
+        view, shifted = self._holding(local)
+        found = []
+        for at in range(bisect_right(view.starts, shifted - _TWO_DAYS) - 1, len(view.starts)):
+            second = shifted - view.offsets[at]
+            if view.starts[at] > shifted + _TWO_DAYS:
+                break
+            if view.starts[at] <= second < view.ends[at]:
+                found.append(second + local - shifted)
+        return found
+
+    def gaps(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
+        """(UTC second, offset before, offset after) of the changes in (after, until] that skip local time."""
+        return ((at, old, new) for at, old, new in self.jumps(after, until) if new > old)
+
+    def jumps(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
+        """(UTC second, offset before, offset after) of every change of offset in (after, until]."""
+        while after < until:
+            view, shifted = self._holding(after + 1)
+            lead = after + 1 - shifted
+            at = max(1, bisect_right(view.starts, shifted - 1))
+            while at < len(view.starts) and view.starts[at] + lead <= until and view.starts[at] < FAR:
+                yield view.starts[at] + lead, view.offsets[at - 1], view.offsets[at]
+                at += 1
+            after = max(after, FAR + lead - 1) if self._rule else until
+
+    def _holding(self, second: int) -> tuple[View, int]:
+        """A view that knows the second (UTC or local), and the second to look up there."""
+        if second >= FAR:
+            second -= ((second - FAR) // CYCLE + 1) * CYCLE
+        view = self.view("both")
+        if not view.complete and second + _TWO_DAYS >= view.starts[-1]:
+            view = self.view("both", complete=True)
+        return view, second
+
+    def _laid_out(self, last_year: int) -> list[Change]:
+        changes = list(self._compiled)
+        if self._rule is not None:
+            # The compiled part may end anywhere in a year that the rule already governs.
+            known = self._compiled[-1].start
+            first_year = max(1970, 1970 + known // 31_556_952 - 1)
+            for year in range(first_year, last_year + 1):
+                changes += [change for change in self._rule.changes(year) if change.start > known]
+        return changes
+
+    def __repr__(self) -> str:
+        return f"<zone {self.name}>"
+
+
+def _view(changes: list[Change], passes: Passes, *, complete: bool) -> View:
+    # A new name alone (WEST becoming CET) is no change of the clock.
+    kept = changes[:1] + [new for old, new in pairwise(changes) if new.offset != old.offset]
+    starts = [change.start for change in kept]
+    offsets = [change.offset for change in kept]
+    begins, ends = starts, [*starts[1:], _NEVER]
+    # Where the clock goes back from offset `old` to `new`, the repeated stretch is the first old - new seconds of the
+    # later offset and the last old - new seconds of the earlier one. No zone has two changes so close that more than
+    # two stretches share a local time (tested over all tables).
+    if passes == "first":
+        begins = [BEGINNING]
+        begins += [start + max(0, old - new) for start, old, new in zip(starts[1:], offsets, offsets[1:], strict=False)]
+    elif passes == "last":
+        ends = [
+            end - max(0, old - new) for end, old, new in zip(ends, offsets, [*offsets[1:], offsets[-1]], strict=True)
+        ]
+    return View(starts, begins, ends, offsets, complete)
+
+
+@lru_cache(maxsize=1)
+def zone_names() -> frozenset[str]:
+    """Every name in the tables, current and old; nothing else is a zone."""
+    return frozenset(resources.files("tzdata").joinpath("zones").read_text("ascii").split())
+
+
+def find_zone(name: str) -> Zone | None:
+    """The zone of exactly this name, or None."""
+    return _load(name) if name in zone_names() else None
+
+
+@lru_cache(maxsize=1024)
+def _load(name: str) -> Zone:
+    path = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
+    return Zone(name, *read_tzif(path.read_bytes()))
+
+
+def tz_version() -> str:
+    """The version of the tables, such as `2026f`: stamped on every occurrence."""
+    return str(tzdata.IANA_VERSION)
+
+
+def zone_fingerprint(name: str, from_ms: int) -> str | None:
+    """A digest of the zone's offsets over the 400 days from `from_ms`; None for a name the tables lack.
+
+    Compare digests of the *same* `from_ms`: stored ones are recomputed from the instant stored beside them, and only
+    schedules of zones whose digest differs are planned anew.
+    """
+    zone = find_zone(name)
+    if zone is None:
+        return None
+    first = from_ms // 1000
+    parts = [str(zone.offset_at(first))]
+    parts += [f"{at}:{new}" for at, _old, new in zone.jumps(first, first + _FINGERPRINT_S)]
+    return blake2b(" ".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def pin_tables() -> str:
+    """Make the wheel the only tables of this process, also for `zoneinfo`; the version. Run it at start.
+
+    Raises RuntimeError when the wheel is unreadable, so that a node refuses to start rather than guess.
+    """
+    zoneinfo.reset_tzpath(to=())
+    if find_zone("UTC") is None or find_zone("Europe/London") is None:
+        raise RuntimeError("the tzdata package is incomplete; reinstall it: pip install --force-reinstall tzdata")
+    return tz_version()
+
+
+def unknown_zone(name: object) -> Problem:
+    """The problem of a zone name that is none, with the likeliest names that are."""
+    if not isinstance(name, str):
+        message = "a zone is needed: an IANA name such as Europe/Paris, America/New_York or UTC"
+        return Problem("zone", "bad_field" if name is None else "unknown_zone", message)
+    shown = repr(name[:60])
+    hint = "; did you mean " + " or ".join(near) + "?" if (near := _near(name)) else ""
+    return Problem(
+        "zone",
+        "unknown_zone",
+        f"{shown} is not a zone of the tables {tz_version()}{hint} Names are IANA names in their exact spelling, "
+        "such as Europe/Paris, America/New_York, Etc/GMT+5 or UTC"
+        if hint
+        else f"{shown} is not a zone of the tables {tz_version()}; names are IANA names in their exact spelling, "
+        "such as Europe/Paris, America/New_York, Etc/GMT+5 or UTC",
+    )
+
+
+def zone_warnings(name: str) -> tuple[Problem, ...]:
+    """What surprises people about a zone that is in the tables."""
+    if name.startswith("Etc/GMT") and name[7:8] in {"+", "-"} and name[8:] != "0":
+        side = "behind" if name[7] == "+" else "ahead of"
+        text = f"has the POSIX sign: {name} is {name[8:]} h {side} UTC"
+    elif name in _SURPRISES:
+        text = _SURPRISES[name]
+    else:
+        return ()
+    return (Problem("zone", "surprising", f"{name} {text}"),)
+
+
+def _near(name: str) -> tuple[str, ...]:
+    plain = name[:60].strip("/ \t\0").casefold().replace(" ", "_")
+    by_folded = {known.casefold(): known for known in zone_names()}
+    if plain in by_folded:
+        return (by_folded[plain],)
+    if plain in _GUESSES:
+        return _GUESSES[plain]
+    sign, hours = plain[3:4], plain[4:].removesuffix(":00").lstrip("0")
+    if plain[:3] in {"utc", "gmt"} and sign in {"+", "-"} and hours.isascii() and hours.isdigit():
+        opposite = f"Etc/GMT{'-' if sign == '+' else '+'}{hours}"
+        return (opposite,) if opposite in zone_names() else ()
+    close = get_close_matches(plain, by_folded, n=3, cutoff=0.75)
+    close += [folded for folded in sorted(by_folded) if folded.rpartition("/")[2] == plain][: 3 - len(close)]
+    return tuple(by_folded[folded] for folded in close)
