@@ -1,0 +1,63 @@
+"""Fixtures shared by all tests.
+
+`broker`: one broker for the whole run, kept apart by `namespace`. `private_broker`: a node of the test's own, to kill.
+`docker_broker`: a node in a container, where an engine answers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.local import Broker
+from tests.support.broker import BrokerUnderTest, given_or_embedded
+from tests.support.docker_broker import in_docker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_numbers = itertools.count()
+_broker = pytest.StashKey[BrokerUnderTest]()
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest) -> Iterator[BrokerUnderTest]:
+    """The broker of this run: the given one (`SCHEDULER_KAFKA__BOOTSTRAP_SERVERS`) or an embedded node."""
+    for one in given_or_embedded():
+        request.config.stash[_broker] = one
+        yield one
+
+
+@pytest.fixture
+def private_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """An embedded node of this test alone: it may be killed, restarted and filled with garbage."""
+    with Broker.start() as one:
+        request.node.stash[_broker] = one
+        yield one
+
+
+@pytest.fixture(scope="session")
+def docker_broker() -> Iterator[str]:
+    """The address of a node in a container; skips with the engine's own words where none answers."""
+    yield from in_docker()
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A prefix for topic names that no other test, run or process shares, such as `t3f9-0.`."""
+    return f"t{os.getpid():x}{os.urandom(2).hex()}-{next(_numbers)}."
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Show the end of the broker's log with every failed test that used one."""
+    report = yield
+    names = getattr(item, "fixturenames", ())
+    if report.failed and {"broker", "private_broker"} & set(names):
+        one = item.stash.get(_broker, None) or item.config.stash.get(_broker, None)
+        if one is not None:
+            report.sections.append((f"broker log during {call.when}", one.log_tail(40)))
+    return report
