@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ import msgspec
 from scheduler.config_load import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from scheduler.config import Settings
@@ -71,3 +72,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 def note(text: str) -> None:
     """A remark for a person: standard error, so that standard output stays data."""
     click.echo(text, err=True)
+
+
+@contextmanager
+def progress(total: int, what: str, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """Gives the function that counts one up; a bar on standard error, nothing where nobody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
