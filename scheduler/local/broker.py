@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Self
 
 from scheduler.local import guard, jars, settings
 from scheduler.local.archive import with_archive
-from scheduler.local.errors import BrokerUnavailable
+from scheduler.local.errors import AlreadyRunning, BrokerUnavailable
 from scheduler.local.java import find_java
 from scheduler.local.node import Node, Runtime
 from scheduler.local.probe import registered_brokers
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DEFAULT_HEAP_MB = 512
 START_S = 60.0
 STOP_S = 15.0
 LOOK_EVERY_S = 0.02
@@ -53,11 +54,18 @@ class Broker:
     Methods that take a `node` want its place, from 0. Not for use by several threads at once.
     """
 
-    def __init__(self, data_dir: Path, layout: settings.ClusterLayout, runtime: Runtime, *, temporary: bool) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        layout: settings.ClusterLayout,
+        runtime: Runtime | None = None,
+        *,
+        temporary: bool = False,
+    ) -> None:
         """Describe a cluster without starting anything; use `start` or `attach`."""
         self.data_dir = data_dir
         self.layout = layout
-        self._runtime = runtime
+        self._runtime = runtime  # None until something is started
         self._temporary = temporary
         self._guard: subprocess.Popen[bytes] | None = None
         self._nodes = [Node(data_dir / node.name, node.pid) for node in layout.nodes]
@@ -67,20 +75,21 @@ class Broker:
         cls,
         data_dir: Path | None = None,
         *,
-        nodes: int = 1,
+        nodes: int | None = None,
         ports: Sequence[int] | None = None,
-        heap_mb: int = 512,
+        heap_mb: int = DEFAULT_HEAP_MB,
         detached: bool = False,
     ) -> Self:
         """Start a cluster and return when every node is registered and serves; a few seconds.
 
         `data_dir` is created if needed and continued if it holds a cluster, with its ports; `None` is a temporary one,
-        removed at the end. `ports` are the client ports (default: the remembered ones, else free ones). `heap_mb` is
-        the Java heap of each node. `detached` leaves the cluster running when this process ends.
+        removed at the end. `nodes` is 1 or 3 (default: as many as there are, else 1). `ports` are the client ports
+        (default: the remembered ones, else free ones). `heap_mb` is the Java heap of each node. `detached` leaves the
+        cluster running when this process ends.
 
-        Raises `BrokerUnavailable`, and then nothing is left running.
+        Raises `BrokerUnavailable` (`AlreadyRunning` if one runs there), and then nothing new is left running.
         """
-        if nodes not in (1, 3):
+        if nodes not in (None, 1, 3):
             raise ValueError(f"a cluster has 1 or 3 nodes, not {nodes}")
         runtime = _runtime(heap_mb)
         if data_dir is None:
@@ -96,7 +105,7 @@ class Broker:
         cls,
         folder: Path,
         runtime: Runtime,
-        count: int,
+        count: int | None,
         ports: Sequence[int] | None,
         *,
         temporary: bool,
@@ -106,14 +115,14 @@ class Broker:
         with _taking_turns(folder):
             running = cls.attach(folder)
             if running is not None:
-                raise BrokerUnavailable(
+                raise AlreadyRunning(
                     f"A broker already runs in {folder}: {running.bootstrap_servers}.",
                     why=f"its process ids are {', '.join(map(str, running.pids))}",
                     then=f"use it, or `scheduler broker stop --data-dir {folder}`, or another --data-dir",
                 )
             broker = cls(folder, _layout(folder, count, ports), runtime, temporary=temporary)
             try:
-                broker._bring_up(detached=detached)
+                broker._bring_up(runtime, detached=detached)
             except BaseException:
                 broker._end(patience_s=0)
                 raise
@@ -123,10 +132,10 @@ class Broker:
     def attach(cls, data_dir: Path) -> Self | None:
         """Return the running cluster of `data_dir`, whoever started it; `None` if none runs there."""
         folder = data_dir.expanduser().resolve()
-        layout = _recorded(folder)
+        layout = recorded(folder)
         if layout is None:
             return None
-        broker = cls(folder, layout, Runtime(find_java(), ()), temporary=False)
+        broker = cls(folder, layout)
         return broker if broker.pids else None
 
     @property
@@ -172,9 +181,10 @@ class Broker:
 
         Raises `BrokerUnavailable` if it does not come back; the other nodes stay as they are.
         """
+        runtime = self._runtime = self._runtime or _runtime(DEFAULT_HEAP_MB)
         one = self._nodes[node]
         one.end(STOP_S)
-        one.spawn(self._runtime)
+        one.spawn(runtime)
         self._remember()
         self._await_ready([node])
 
@@ -186,17 +196,17 @@ class Broker:
     ) -> None:
         self.stop()
 
-    def _bring_up(self, *, detached: bool) -> None:
+    def _bring_up(self, runtime: Runtime, *, detached: bool) -> None:
         _check_ports(self.layout)
-        self._configure()
+        self._configure(runtime)
         if not detached:
             self._start_guard()
         for node in self._nodes:
-            node.spawn(self._runtime)
+            node.spawn(runtime)
             self._remember()
         self._await_ready(range(len(self._nodes)))
 
-    def _configure(self) -> None:
+    def _configure(self, runtime: Runtime) -> None:
         for node, layout in zip(self._nodes, self.layout.nodes, strict=True):
             node.folder.mkdir(exist_ok=True)
             node.properties.write_text(settings.server_properties(self.layout, layout, node.data), "utf-8")
@@ -207,7 +217,7 @@ class Broker:
             how = ["--initial-controllers", settings.initial_controllers(self.layout)]
         fresh = [node for node in self._nodes if not node.formatted]
         with ThreadPoolExecutor(len(self._nodes), thread_name_prefix="format") as pool:
-            for _ in pool.map(lambda node: node.format(self._runtime, self.layout.cluster_id, *how), fresh):
+            for _ in pool.map(lambda node: node.format(runtime, self.layout.cluster_id, *how), fresh):
                 pass
 
     def _await_ready(self, indexes: Sequence[int]) -> None:
@@ -283,16 +293,15 @@ def _runtime(heap_mb: int) -> Runtime:
 def _train(runtime: Runtime, folder: Path) -> None:
     """Run one broker from birth to its own end, for what the run leaves behind."""
     folder.mkdir()
-    broker = Broker(folder, _layout(folder, 1, None), replace(runtime, options=()), temporary=False)
+    broker = Broker(folder, _layout(folder, 1, None))
     try:
-        broker._configure()  # noqa: SLF001 - formatted without the options, which belong to the server's run
-        broker._runtime = runtime  # noqa: SLF001
-        broker._bring_up(detached=False)  # noqa: SLF001
+        broker._configure(replace(runtime, options=()))  # noqa: SLF001 - it is the server's run that is recorded
+        broker._bring_up(runtime, detached=False)  # noqa: SLF001
     finally:
         broker._end(patience_s=START_S)  # noqa: SLF001 - it writes the archive as it ends
 
 
-def _layout(folder: Path, count: int, ports: Sequence[int] | None) -> settings.ClusterLayout:
+def _layout(folder: Path, count: int | None, ports: Sequence[int] | None) -> settings.ClusterLayout:
     """The remembered layout of `folder`, or a new one; with `ports` as client ports if given."""
     if "," in str(folder):
         raise BrokerUnavailable(
@@ -300,14 +309,15 @@ def _layout(folder: Path, count: int, ports: Sequence[int] | None) -> settings.C
             why="Kafka reads a comma in a path as the beginning of another path",
             then="choose a --data-dir without a comma",
         )
-    layout = _recorded(folder)
+    layout = recorded(folder)
     if layout is None:
+        count = count or 1
         wanted = list(ports or ())
         free = _free_ports(2 * count - len(wanted))
         clients = [*wanted, *(next(free) for _ in range(count - len(wanted)))]
         pairs = [(client, next(free)) for client in clients]
         return settings.new_layout(pairs, (secrets.token_bytes(16) for _ in range(count + 1)))
-    if len(layout.nodes) != count:
+    if count not in (None, len(layout.nodes)):
         raise BrokerUnavailable(
             f"{folder} holds a cluster of {len(layout.nodes)} node(s), not {count}.",
             why="a cluster keeps the number of nodes it was made with",
@@ -316,7 +326,8 @@ def _layout(folder: Path, count: int, ports: Sequence[int] | None) -> settings.C
     return layout.with_ports(ports or ())
 
 
-def _recorded(folder: Path) -> settings.ClusterLayout | None:
+def recorded(folder: Path) -> settings.ClusterLayout | None:
+    """The layout of the cluster whose data `folder` holds; `None` if it holds none."""
     path = folder / "broker.json"
     try:
         return settings.ClusterLayout.from_json(path.read_text("utf-8"))
@@ -337,6 +348,12 @@ def _free_ports(count: int) -> Iterator[int]:
         if _is_free(port):
             found += 1
             yield port
+
+
+def free_ports_from(first: int, count: int) -> list[int] | None:
+    """The `count` ports from `first` on if all of them are free, else `None`."""
+    ports = list(range(first, first + count))
+    return ports if all(map(_is_free, ports)) else None
 
 
 def _is_free(port: int) -> bool:

@@ -1,9 +1,13 @@
-"""What can go wrong between asking for a broker and having one."""
+"""What can go wrong between asking for an embedded broker and having one."""
 
 from __future__ import annotations
 
+from typing import ClassVar
 
-class BrokerUnavailable(Exception):
+from scheduler import errors
+
+
+class BrokerUnavailable(errors.BrokerUnavailable):
     """No broker, and what to do about it.
 
     `what` is the fact, `why` the cause as far as it is known, `then` the next command or step.
@@ -15,6 +19,20 @@ class BrokerUnavailable(Exception):
         self.what = what
         self.why = why
         self.then = then
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Crosses a process boundary whole."""
+        return (_again, (type(self), self.what, self.why, self.then))
+
+
+class AlreadyRunning(BrokerUnavailable):
+    """The data directory belongs to a running cluster: use that one (`Broker.attach`)."""
+
+    exit_code: ClassVar[int] = 1
+
+
+def _again(kind: type[BrokerUnavailable], what: str, why: str, then: str) -> BrokerUnavailable:
+    return kind(what, why=why, then=then)
 
 
 def not_installed(error: ImportError) -> BrokerUnavailable:

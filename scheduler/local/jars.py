@@ -13,6 +13,7 @@ After changing `COORDINATES`, write the lock again:
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sys
 import tempfile
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.local.errors import BrokerUnavailable, not_installed
+
+log = logging.getLogger(__name__)
 
 KAFKA_VERSION = "4.3.1"
 COORDINATES = (
@@ -72,6 +75,7 @@ def classpath(cache: Path) -> tuple[Path, ...]:
 
 
 def _fetch(jars: list[Jar], folder: Path) -> None:
+    log.info("fetching %d jars of Apache Kafka %s into %s, once", len(jars), KAFKA_VERSION, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # jgo writes straight to the final path, so an interrupted download would look complete: it gets a folder of its

