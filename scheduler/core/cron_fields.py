@@ -145,9 +145,11 @@ class _Reader:
 
     def _item(self, item: str) -> int:
         found = _ITEM.fullmatch(item)
-        if found is None or item in {"L", "H", "LW", "LB"} or item.endswith("L"):
+        if found is None:
             return self._other(item)
         star, low_text, high_text, step_text = found.groups()
+        if not star and not low_text.isdigit() and low_text not in self.field.names:
+            return self._other(item)
         if step_text is not None and int(step_text) == 0:
             return self._refuse(item, "a step is at least 1")
         step = int(step_text or 1)
@@ -284,8 +286,8 @@ class _Reader:
             return "only ASCII letters and digits are read"
         if "?" in text:
             return "`?` belongs to the day fields of the dialects quartz and aws"
-        if text in _FULL_NAMES:
-            return f"names have three letters: {_FULL_NAMES[text]}"
+        if full := [word for word in re.split(r"[-/#]", text) if word in _FULL_NAMES]:
+            return f"names have three letters: {_FULL_NAMES[full[0]]}"
         if re.fullmatch(r"L[0-7]|[0-7]#L|L-?(?:SUN|MON|TUE|WED|THU|FRI|SAT)", text) and field.sunday is not None:
             return "the last such weekday of the month is spelt 5L or FRIL"
         if re.search(r"[0-9L]W|L", text) and field.name == "day_of_month":

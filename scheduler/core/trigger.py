@@ -4,13 +4,22 @@ One calculator serves preview, firing, catch-up, backfill and reconciliation, so
 of `Trigger`. A trigger knows nothing of `start`, `end`, jitter or policies.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from scheduler.core import walk
+from scheduler.core.cron import DEFAULTS, compile_cron, parse_rate
 from scheduler.core.problem import Problem
-from scheduler.core.time import MAX_MS, format_instant, parse_instant
+from scheduler.core.time import MAX_MS, MIN_MS, format_instant, format_local, parse_instant, parse_local
+from scheduler.core.zones import Zone, find_zone, unknown_zone, zone_warnings
+
+Spec = dict[str, Any]
 
 _LEAST_EVERY_MS: Final = 1000
+_TWO_DAYS: Final = 2 * 86_400
+_EXAMPLE: Final = '{"cron": "0 9 * * MON-FRI", "zone": "Europe/Paris"}'
+_LOCAL_EXAMPLE: Final = "2026-03-08T09:30:00"
 
 
 class Trigger(Protocol):
@@ -35,39 +44,8 @@ class Trigger(Protocol):
         """The JSON form, defaults omitted; parsing it gives an equal trigger."""
 
 
-class Walk:
-    """`between` and `newest_before` for triggers that can step either way."""
-
-    __slots__ = ()
-
-    def next_after(self, t: int) -> int | None:
-        raise NotImplementedError
-
-    def prev_before(self, t: int) -> int | None:
-        raise NotImplementedError
-
-    def between(self, a: int, b: int, limit: int) -> list[int]:
-        """See `Trigger.between`."""
-        found: list[int] = []
-        at = self.next_after(a)
-        while at is not None and at <= b and len(found) < limit:
-            found.append(at)
-            at = self.next_after(at)
-        return found
-
-    def newest_before(self, t: int, k: int, after: int) -> list[int]:
-        """See `Trigger.newest_before`."""
-        found: list[int] = []
-        at = self.prev_before(t + 1)
-        while at is not None and at > after and len(found) < k:
-            found.append(at)
-            at = self.prev_before(at)
-        found.reverse()
-        return found
-
-
 @dataclass(frozen=True, slots=True)
-class Once(Walk):
+class Once:
     """One instant. Given as local time it keeps how it was written, so that newer zone tables can re-plan it."""
 
     at: int
@@ -87,6 +65,14 @@ class Once(Walk):
         """See `Trigger.count_between`."""
         return int(a < self.at <= b)
 
+    def between(self, a: int, b: int, limit: int) -> list[int]:
+        """See `Trigger.between`."""
+        return walk.forwards(self, a, b, limit)
+
+    def newest_before(self, t: int, k: int, after: int) -> list[int]:
+        """See `Trigger.newest_before`."""
+        return walk.backwards(self, t, k, after)
+
     def to_wire(self) -> dict[str, object]:
         """See `Trigger.to_wire`."""
         if self.local is None:
@@ -96,7 +82,7 @@ class Once(Walk):
 
 
 @dataclass(frozen=True, slots=True)
-class Every(Walk):
+class Every:
     """Elapsed time on the grid `anchor + k * every_ms`, k >= 0: no drift, blind to clock changes."""
 
     every_ms: int
@@ -123,6 +109,14 @@ class Every(Walk):
     def _up_to(self, t: int) -> int:
         return 0 if t < self.anchor else (min(t, MAX_MS) - self.anchor) // self.every_ms + 1
 
+    def between(self, a: int, b: int, limit: int) -> list[int]:
+        """See `Trigger.between`."""
+        return walk.forwards(self, a, b, limit)
+
+    def newest_before(self, t: int, k: int, after: int) -> list[int]:
+        """See `Trigger.newest_before`."""
+        return walk.backwards(self, t, k, after)
+
     def to_wire(self) -> dict[str, object]:
         """See `Trigger.to_wire`."""
         return {"every_ms": self.every_ms, "anchor": format_instant(self.anchor)}
@@ -136,29 +130,141 @@ class Parsed(NamedTuple):
     warnings: tuple[Problem, ...] = ()
 
 
-def parse_trigger(spec: object, *, schedule_id: str | None, effective_at: int) -> Parsed:  # noqa: ARG001 - cron follows
+def parse_trigger(spec: object, *, schedule_id: str | None, effective_at: int) -> Parsed:
     """The trigger a decoded JSON object describes. Never raises; all problems at once.
 
     Forms: `{"at"}`, `{"at_local","zone","fold"?}`, `{"cron","zone","dialect"?,"gap"?,"fold"?}`,
-    `{"every_ms","anchor"?}`. A rate without an anchor is anchored at `effective_at` (ms).
+    `{"every_ms","anchor"?}`. A rate without an anchor is anchored at `effective_at` (ms). An expression that names
+    years is refused when none of its nominals is later than `effective_at`.
     """
     if not isinstance(spec, dict):
-        return _refused("", 'a trigger is an object such as {"cron": "0 9 * * MON-FRI", "zone": "Europe/Paris"}')
-    if "at" in spec:
-        try:
-            return Parsed(Once(parse_instant(spec["at"])))
-        except (ValueError, TypeError) as problem:
-            return _refused("at", str(problem))
-    if "every_ms" in spec:
-        every_ms, anchor = spec["every_ms"], spec.get("anchor")
-        if not isinstance(every_ms, int) or isinstance(every_ms, bool) or every_ms < _LEAST_EVERY_MS:
-            return _refused("every_ms", f"{every_ms!r} is not a whole number of milliseconds >= 1000")
-        try:
-            return Parsed(Every(every_ms, effective_at if anchor is None else parse_instant(anchor)))
-        except (ValueError, TypeError) as problem:
-            return _refused("anchor", str(problem))
-    return Parsed(None, (Problem("", "not_supported", "this form of trigger is not built yet"),))
+        return Parsed(None, (Problem("", "bad_field", f"a trigger is an object such as {_EXAMPLE}"),))
+    form = next((name for name in _FORMS if name in spec), None)
+    if form is None:
+        message = f"a trigger has one of {', '.join(_FORMS)}, for example {_EXAMPLE}"
+        return Parsed(None, (Problem("", "bad_field", message),))
+    problems = tuple(
+        Problem(name, "bad_field", f"{name}: a trigger has only one of {', '.join(_FORMS)}, and this one has {form}")
+        for name in _FORMS
+        if name != form and name in spec
+    )
+    parsed = _FORMS[form](spec, schedule_id, effective_at)
+    unknown = tuple(
+        Problem(
+            str(name)[:40], "unknown_field", f"{str(name)[:40]!r} is not a field of a {form} trigger and is ignored"
+        )
+        for name in spec
+        if name not in _FIELDS[form] and name not in _FORMS
+    )
+    if problems:
+        return Parsed(None, problems + parsed.problems, parsed.warnings + unknown)
+    return parsed._replace(warnings=parsed.warnings + unknown) if unknown else parsed
 
 
-def _refused(field: str, message: str) -> Parsed:
-    return Parsed(None, (Problem(field, "bad_field", message),))
+def _at(spec: Spec, _schedule_id: str | None, _effective_at: int) -> Parsed:
+    at = _instant("at", spec["at"])
+    return Parsed(None, (at,)) if isinstance(at, Problem) else Parsed(Once(at))
+
+
+def _every(spec: Spec, _schedule_id: str | None, effective_at: int) -> Parsed:
+    every_ms, anchor = spec["every_ms"], spec.get("anchor")
+    problems = []
+    if not isinstance(every_ms, int) or isinstance(every_ms, bool) or not _LEAST_EVERY_MS <= every_ms <= MAX_MS:
+        message = f"every_ms: {every_ms!r:.40} is not a whole number of milliseconds >= 1000, for example 600000"
+        problems.append(Problem("every_ms", "bad_field", message))
+    at = effective_at if anchor is None else _instant("anchor", anchor)
+    if isinstance(at, Problem):
+        problems.append(at)
+    if problems or isinstance(at, Problem):
+        return Parsed(None, tuple(problems))
+    return Parsed(Every(every_ms, at))
+
+
+def _cron(spec: Spec, schedule_id: str | None, effective_at: int) -> Parsed:
+    expr, zone = spec["cron"], spec.get("zone")
+    options = {name: spec.get(name) for name in DEFAULTS}
+    problems = tuple(
+        Problem(name, "bad_field", f"{name}: {value!r:.40} is not text")
+        for name, value in {"cron": expr, **options}.items()
+        if not isinstance(value, str) and (name == "cron" or value is not None)
+    )
+    if not isinstance(zone, str):
+        problems += (unknown_zone(zone),)
+    if problems:
+        return Parsed(None, problems)
+    chosen = {name: DEFAULTS[name] if value is None else str(value) for name, value in options.items()}
+    if chosen["dialect"] == "aws" and (rate := parse_rate(expr)) is not None:
+        return Parsed(None, (rate,)) if isinstance(rate, Problem) else Parsed(Every(rate, effective_at))
+    compiled = compile_cron(expr, zone, schedule_id=schedule_id, **chosen)
+    cron = compiled.cron
+    if cron is not None and cron.search.wall.bounded and cron.next_after(effective_at) is None:
+        message = f"{expr!r} never fires after {format_instant(effective_at)}: its years are over"
+        return Parsed(None, (Problem("year", "never_fires", message),), compiled.warnings)
+    return Parsed(cron, compiled.problems, compiled.warnings)
+
+
+def _at_local(spec: Spec, _schedule_id: str | None, _effective_at: int) -> Parsed:
+    text, zone_name, fold = spec["at_local"], spec.get("zone"), spec.get("fold")
+    problems = []
+    zone = find_zone(zone_name) if isinstance(zone_name, str) else None
+    if zone is None or not isinstance(zone_name, str):
+        problems.append(unknown_zone(zone_name))
+    if fold not in {None, "first", "last"}:
+        problems.append(Problem("fold", "bad_field", f"fold: {fold!r:.40} is not one of first, last"))
+    try:
+        local_ms = parse_local(text) if isinstance(text, str) else None
+    except ValueError as error:
+        problems.append(Problem("at_local", "bad_field", f"at_local: {error}"))
+        local_ms = None
+    if not isinstance(text, str):
+        problems.append(Problem("at_local", "bad_field", f"at_local: {text!r:.40} is not text like {_LOCAL_EXAMPLE}"))
+    if problems or zone is None or local_ms is None:
+        return Parsed(None, tuple(problems))
+    second, fraction = divmod(local_ms, 1000)
+    instants = [at * 1000 + fraction for at in zone.instants_of(second)]
+    if not instants:
+        return Parsed(None, (_gap_problem(zone, second, text),))
+    if len(instants) > 1 and fold is None:
+        both = " and ".join(format_instant(at) for at in instants)
+        message = f"fold: {text} comes twice in {zone.name}, at {both}; say which with fold: first or last"
+        return Parsed(None, (Problem("fold", "fold", message),))
+    at = instants[-1 if fold == "last" else 0]
+    if not MIN_MS <= at <= MAX_MS:
+        return Parsed(None, (Problem("at_local", "bad_field", f"at_local: {text} is outside the years 1 to 9999 UTC"),))
+    return Parsed(Once(at, text, zone.name, fold), (), zone_warnings(zone.name))
+
+
+def _gap_problem(zone: Zone, local: int, text: str) -> Problem:
+    for start, before, after in zone.gaps(local - _TWO_DAYS, local + _TWO_DAYS):
+        if start + before <= local < start + after:
+            left, right = start + before, start + after
+            message = (
+                f"at_local: {text} does not exist in {zone.name}: the clock goes from {format_local(left)} to "
+                f"{format_local(right)}; the nearest times that exist are {format_local(left - 1)} "
+                f"({format_instant((start - 1) * 1000)}) and {format_local(right)} ({format_instant(start * 1000)})"
+            )
+            return Problem("at_local", "gap", message)
+    raise AssertionError(f"{text} has no instant in {zone.name} and no gap holds it")
+
+
+def _instant(field: str, value: object) -> int | Problem:
+    try:
+        if isinstance(value, str):
+            return parse_instant(value)
+    except ValueError as error:
+        return Problem(field, "bad_field", f"{field}: {error}")
+    return Problem(field, "bad_field", f"{field}: {value!r:.40} is not text like 2026-03-08T07:30:00Z")
+
+
+_FORMS: Final[dict[str, Callable[[Spec, str | None, int], Parsed]]] = {
+    "cron": _cron,
+    "every_ms": _every,
+    "at": _at,
+    "at_local": _at_local,
+}
+_FIELDS: Final = {
+    "cron": {"cron", "zone", "dialect", "gap", "fold"},
+    "every_ms": {"every_ms", "anchor"},
+    "at": {"at"},
+    "at_local": {"at_local", "zone", "fold"},
+}
