@@ -1,10 +1,11 @@
-"""Options of `scheduler schedule create|update` → the spec fields of a command. Pure: `now` is an argument."""
+"""Options of `scheduler schedule create|update` → spec fields. `now` is an argument; only `--file` is read."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from scheduler.cli.documents import read_mapping
 from scheduler.cli.values import absolute, parse_duration_ms
 
 # option → spec field, taken as they are
@@ -16,6 +17,27 @@ DURATIONS = {
     "deadline": "deadline_ms",
     "max_lateness": "max_lateness_ms",
 }
+
+
+def definition(options: dict[str, Any], now: int) -> dict[str, Any]:
+    """The fields of `--file` with the options over them. Raises ValueError naming every mistake of both at once."""
+    spec: dict[str, Any] = {}
+    mistakes: list[str] = []
+    file = options.get("file")
+    if file is not None:
+        try:
+            spec = read_mapping(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            mistakes.append(f"--file {file}: {error.strerror}")
+        except ValueError as error:
+            mistakes.append(f"--file {file}: {error}")
+    try:
+        spec |= spec_from_options(options, now)
+    except ValueError as error:
+        mistakes.append(str(error))
+    if mistakes:
+        raise ValueError("\n".join(mistakes))
+    return spec
 
 
 def spec_from_options(options: dict[str, Any], now: int) -> dict[str, Any]:

@@ -68,6 +68,17 @@ def to_command(value: object, now: int) -> Command:
     return found
 
 
+def read_mapping(text: str) -> dict[str, Any]:
+    """One YAML or JSON object, read as commands are. Raises ValueError with line and reason."""
+    found = list(_yaml_documents(text))
+    for line, value in found:
+        if isinstance(value, _Unreadable):
+            raise ValueError(f"line {line}: {value.why}")  # noqa: TRY004 - the text is what matters
+    if len(found) != 1 or not isinstance(found[0][1], dict):
+        raise ValueError("expected one object with the fields of a spec, for example `priority: high`")
+    return found[0][1]
+
+
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
     why: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaError, KafkaException
+
 from scheduler.cli.common import Shown
 from scheduler.errors import BrokerUnavailable
 from topics.client import CommandClient, NotDelivered
@@ -51,6 +53,11 @@ def kafka_errors() -> Iterator[None]:
         raise BrokerUnavailable(str(error)) from error
     except NotDelivered as error:
         raise Shown(str(error)) from error
+    except KafkaException as error:
+        cause = error.args[0]
+        text = f"{cause.str()}; check kafka.bootstrap_servers, the brokers and the security settings"
+        away = cause.code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
+        raise (BrokerUnavailable(text) if away else Shown(text)) from error
 
 
 @contextmanager

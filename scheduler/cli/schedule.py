@@ -1,0 +1,343 @@
+"""`scheduler schedule …`: one schedule's life from the prompt, and `pause --all` as the stop switch.
+
+Every change is a command on the command topic, answered by the shard; every look reads the compacted topic.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from scheduler.cli.common import Cli, json_option, note, pass_cli, print_json, print_table, progress
+from scheduler.cli.definition import definition
+from scheduler.cli.documents import to_command
+from scheduler.cli.kafka import command_client, kafka_errors, settings_with_broker
+from scheduler.cli.looking import revisions, schedules, trigger_text
+from scheduler.cli.replies import as_json as reply_json
+from scheduler.cli.replies import as_lines
+from scheduler.cli.schedule_options import asking_options, choice_options, definition_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topics.messages import Command, Reply
+
+STATES = ("active", "paused", "completed", "cancelled", "broken")
+
+
+@click.group("schedule", short_help="Create, look at and change schedules.")
+def command() -> None:
+    """Create, look at and change schedules. ID is `<tenant>/<name>`.
+
+    \b
+    Examples:
+      scheduler schedule create acme/report --cron '0 9 * * mon-fri' --zone Europe/Berlin
+      scheduler schedule create acme/once --at +90s --payload '{"n": 1}'
+      scheduler schedule pause --tenant acme
+    """
+
+
+@command.command("create")
+@click.argument("schedule_id", metavar="ID")
+@definition_options
+@asking_options
+@pass_cli
+def create(cli: Cli, /, schedule_id: str, **options: Any) -> None:
+    """Create the schedule ID. The same definition again is accepted and changes nothing.
+
+    \b
+    Examples:
+      scheduler schedule create acme/report --cron '0 9 * * mon-fri' --zone Europe/Berlin --priority high
+      scheduler schedule create acme/poll --every 10m --handler poll --payload '{"url": "..."}'
+      scheduler schedule create acme/launch --at 2027-03-01T09:00:00 --zone America/New_York
+      scheduler schedule create acme/report --file report.yaml --dry-run
+    """
+    spec = _fields(options)
+    if "trigger" not in spec:
+        raise click.UsageError("a schedule needs a trigger: --cron, --every, --at, or `trigger` in --file")
+    _ask(cli, [_command("create", schedule_id, options, spec=spec, preview=options["preview"])], options)
+
+
+@command.command("update")
+@click.argument("schedule_id", metavar="ID")
+@definition_options
+@click.option("--unset", multiple=True, metavar="FIELD", help="Back to the default: end, calendar, ... (spec's names).")
+@click.option("--supersede", is_flag=True, help="Cancel what the old definition still owes.")
+@click.option("--expected-revision", type=int, help="Refuse if somebody changed it meanwhile.")
+@asking_options
+@pass_cli
+def update(cli: Cli, /, schedule_id: str, **options: Any) -> None:
+    """Replace the named parts of ID's definition; the others stay. Nothing reaches into the past.
+
+    \b
+    Examples:
+      scheduler schedule update acme/report --cron '30 9 * * mon-fri' --zone Europe/Berlin
+      scheduler schedule update acme/report --priority critical --unset end --expected-revision 4
+    """
+    spec = _fields(options)
+    if not spec:
+        raise click.UsageError("nothing to change was given; see `scheduler schedule update --help`")
+    extra = {"supersede": options["supersede"], "expected_revision": options["expected_revision"]}
+    _ask(cli, [_command("update", schedule_id, options, spec=spec, preview=options["preview"], **extra)], options)
+
+
+@command.command("pause")
+@choice_options
+@asking_options
+@pass_cli
+def pause(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
+    """Pause schedules: acknowledged before an instant, nothing starts at it, ever.
+
+    With --all or --tenant this is the stop switch: it counts the active schedules, asks, and pauses them.
+    `--dry-run` only counts. What it paused is found again by its --reason: `resume --tenant … --paused-for …`.
+
+    \b
+    Examples:
+      scheduler schedule pause acme/report
+      scheduler schedule pause --tenant acme --reason 'incident 4711'
+      scheduler schedule pause --all --yes
+    """
+    _each(cli, "pause", "active", schedule_ids, options)
+
+
+@command.command("resume")
+@choice_options
+@click.option("--catch-up", is_flag=True, help="Run what the pause suppressed, as the misfire policy says.")
+@click.option("--paused-for", metavar="REASON", help="With --all or --tenant: only what was paused with this reason.")
+@asking_options
+@pass_cli
+def resume(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
+    """Resume paused schedules; what fell into the pause stays suppressed unless --catch-up.
+
+    \b
+    Examples:
+      scheduler schedule resume acme/report
+      scheduler schedule resume --tenant acme --paused-for 'incident 4711'
+    """
+    _each(cli, "resume", "paused", schedule_ids, options)
+
+
+@command.command("cancel")
+@click.argument("schedule_ids", nargs=-1, required=True, metavar="ID...")
+@asking_options
+@pass_cli
+def cancel(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
+    """End schedules for good; they stay visible as cancelled.
+
+    \b
+    Example:
+      scheduler schedule cancel acme/report --reason 'replaced by acme/report2'
+    """
+    _ask(cli, [_command("cancel", name, options) for name in schedule_ids], options)
+
+
+@command.command("delete")
+@click.argument("schedule_ids", nargs=-1, required=True, metavar="ID...")
+@asking_options
+@pass_cli
+def delete(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
+    """Remove schedules; a later one with the same id continues with higher versions.
+
+    \b
+    Example:
+      scheduler schedule delete acme/report
+    """
+    _ask(cli, [_command("delete", name, options) for name in schedule_ids], options)
+
+
+@command.command("trigger")
+@click.argument("schedule_id", metavar="ID")
+@click.option("--payload", metavar="JSON", help="Instead of the schedule's own.")
+@asking_options
+@pass_cli
+def trigger(cli: Cli, /, schedule_id: str, **options: Any) -> None:
+    """Run ID once now, beside its times; the reply names the occurrence.
+
+    \b
+    Examples:
+      scheduler schedule trigger acme/report
+      scheduler schedule trigger acme/report --payload '{"day": "2027-01-14"}' --command-id rerun-14
+    """
+    payload = _fields({"payload": options["payload"]})
+    _ask(cli, [_command("trigger", schedule_id, options, **payload)], options)
+
+
+@command.command("show")
+@click.argument("schedule_id", metavar="ID")
+@click.option("--next", "count", type=click.IntRange(min=0), default=5, show_default=True, help="Coming occurrences.")
+@json_option
+@pass_cli
+def show(cli: Cli, schedule_id: str, *, count: int, as_json: bool) -> None:
+    """Show ID as it is now, and when it runs next. Exits with 1 if there is no such schedule.
+
+    \b
+    Example:
+      scheduler schedule show acme/report --json
+    """
+    settings = settings_with_broker(cli)
+    with kafka_errors():
+        found = schedules(settings, schedule_id=schedule_id)
+    if not found:
+        note(f"error: there is no schedule {schedule_id}; `scheduler schedule list` shows those there are")
+        sys.exit(1)
+    seen = found[0]
+    upcoming = seen.upcoming(_now(), count)
+    if as_json:
+        print_json({**seen.as_json(), "next": upcoming})
+        return
+    schedule = seen.schedule
+    rows: list[tuple[str, object]] = [
+        ("schedule", schedule.schedule_id),
+        ("state", schedule.state + (f": {schedule.broken_reason}" if schedule.broken_reason else "")),
+        ("version", f"{schedule.version}, revision {schedule.revision}"),
+        ("trigger", trigger_text(schedule)),
+    ]
+    spec = msgspec.to_builtins(schedule.spec, builtin_types=(msgspec.Raw,))
+    rows += [
+        (name, bytes(value).decode() if isinstance(value, msgspec.Raw) else value)
+        for name, value in spec.items()
+        if name != "trigger"
+    ]
+    rows += [("created", schedule.created_at), ("updated", schedule.updated_at)]
+    rows += [(name, value) for name, value in (("by", schedule.actor), ("because", schedule.reason)) if value]
+    rows += [("next", planned["scheduled_for"]) for planned in upcoming]
+    print_table(["field", "value"], rows)
+
+
+@command.command("list")
+@click.option("--tenant", help="Only this tenant's.")
+@click.option("--state", type=click.Choice(STATES), help="Only these.")
+@click.option("--label", multiple=True, metavar="NAME=VALUE", help="Only those with this label.")
+@json_option
+@pass_cli
+def list_(cli: Cli, *, tenant: str | None, state: str | None, label: tuple[str, ...], as_json: bool) -> None:
+    """List schedules with their next time. With --json each as it stands on `scheduler.schedules`.
+
+    \b
+    Examples:
+      scheduler schedule list --tenant acme
+      scheduler schedule list --state broken --json
+    """
+    settings = settings_with_broker(cli)
+    with kafka_errors():
+        found = schedules(settings, tenant=tenant)
+    now, rows = _now(), []
+    for seen in found:
+        schedule = seen.schedule
+        labels = {f"{name}={value}" for name, value in schedule.spec.labels.items()}
+        if state not in (None, schedule.state) or not labels.issuperset(label):
+            continue
+        if as_json:
+            print_json(seen.as_json())
+            continue
+        upcoming = seen.upcoming(now, 1)
+        following = upcoming[0]["scheduled_for"] if upcoming else "-"
+        rows.append((schedule.schedule_id, schedule.state, schedule.spec.priority, trigger_text(schedule), following))
+    if not as_json:
+        print_table(["schedule", "state", "priority", "trigger", "next"], rows)
+
+
+@command.command("history")
+@click.argument("schedule_id", metavar="ID")
+@json_option
+@pass_cli
+def history(cli: Cli, schedule_id: str, *, as_json: bool) -> None:
+    """Show every revision of ID that is still kept: what, when, who and why. Exits with 1 if there is none.
+
+    \b
+    Example:
+      scheduler schedule history acme/report
+    """
+    settings = settings_with_broker(cli)
+    with kafka_errors():
+        found = list(revisions(settings, schedule_id))
+    if not found:
+        note(f"error: the history has nothing about {schedule_id}")
+        sys.exit(1)
+    if as_json:
+        for revision in found:
+            print_json(msgspec.to_builtins(revision, builtin_types=(msgspec.Raw,)))
+        return
+    print_table(
+        ["at", "change", "version", "revision", "state", "by", "because"],
+        [(r.at, r.change, r.version, r.revision, r.state, r.actor, r.reason) for r in found],
+    )
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _fields(options: dict[str, Any]) -> dict[str, Any]:
+    """The spec fields of file and options; every mistake as one usage error."""
+    try:
+        return definition(options, _now())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _command(verb: str, schedule_id: str, options: dict[str, Any], **fields: Any) -> Command:
+    asking = {name: options[name] for name in ("dry_run", "command_id", "actor", "reason")}
+    value = {"command": verb, "schedule_id": schedule_id, **asking, **fields}
+    try:
+        return to_command({name: item for name, item in value.items() if item is not None}, _now())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _each(cli: Cli, verb: str, state: str, schedule_ids: Sequence[str], options: dict[str, Any]) -> None:
+    """The named schedules, or all in `state` (of a tenant) after a count and a question."""
+    bulk = options["everything"] or options["tenant"] is not None
+    if bulk == bool(schedule_ids) or (options["everything"] and options["tenant"] is not None):
+        raise click.UsageError("name schedules, or give --all, or give --tenant: one of the three")
+    if bulk and options["command_id"] is not None:
+        raise click.UsageError("--command-id names one command; --all and --tenant send many")
+    extra = {"catch_up": options.get("catch_up", False)}
+    if not bulk:
+        _ask(cli, [_command(verb, name, options, **extra) for name in schedule_ids], options)
+        return
+    settings = settings_with_broker(cli)
+    with kafka_errors():
+        found = [seen.schedule for seen in schedules(settings, tenant=options["tenant"])]
+    because = options.get("paused_for")
+    names = [one.schedule_id for one in found if one.state == state and because in (None, one.reason)]
+    tenants = len({name.split("/", 1)[0] for name in names})
+    if options["dry_run"]:
+        if options["as_json"]:
+            print_json({"would": verb, "schedules": len(names), "tenants": tenants})
+        else:
+            click.echo(f"would {verb} {len(names)} {state} schedules of {tenants} tenants; nothing was changed")
+        return
+    if names and not options["yes"]:
+        click.confirm(f"{verb} {len(names)} {state} schedules of {tenants} tenants?", abort=True, err=True)
+    _ask(cli, [_command(verb, name, options, **extra) for name in names], options, summary=True)
+
+
+def _ask(cli: Cli, commands: Sequence[Command], options: dict[str, Any], *, summary: bool = False) -> None:
+    """Sends, prints every reply (of many only those that matter), and exits with 1 if any was rejected."""
+    settings = settings_with_broker(cli)
+    rejected = 0
+    quiet = options["as_json"] or not summary
+    with (
+        command_client(settings, timeout_s=options["timeout_s"]) as client,
+        progress(len(commands), "asking", quiet=quiet) as step,
+    ):
+        for _, reply in client.send_many(commands):
+            step()
+            rejected += reply.status == "rejected"
+            _print(reply, as_json=options["as_json"], verbose=not summary)
+    if summary and not options["as_json"]:
+        click.echo(f"{len(commands) - rejected} accepted, {rejected} rejected")
+    sys.exit(1 if rejected else 0)
+
+
+def _print(reply: Reply, *, as_json: bool, verbose: bool) -> None:
+    if as_json:
+        print_json(reply_json(reply))
+    elif verbose or reply.status == "rejected":
+        for line in as_lines(reply):
+            click.echo(line, err=reply.status == "rejected")
