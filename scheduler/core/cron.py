@@ -145,9 +145,12 @@ def compile_cron(
     schedule_id: str | None = None,
 ) -> Compiled:
     """The trigger of an expression, or every problem with it; the same object for the same arguments. Never raises."""
-    # Only an expression that hashes depends on the schedule; the others are shared by all.
-    seed = schedule_id if schedule_id is not None and ("H" in expr or "h" in expr) and _HASH.search(expr) else None
-    return _compile(expr, zone, dialect, gap, fold, seed)
+    return _compile(expr, zone, dialect, gap, fold, seed_of(expr, schedule_id))
+
+
+def seed_of(expr: str, schedule_id: str | None) -> str | None:
+    """The schedule id if the expression hashes it (`H`); None for all others, which schedules share."""
+    return schedule_id if ("H" in expr or "h" in expr) and _HASH.search(expr) else None
 
 
 def parse_rate(expr: str) -> int | Problem | None:

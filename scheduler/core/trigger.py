@@ -6,10 +6,11 @@ of `Trigger`. A trigger knows nothing of `start`, `end`, jitter or policies.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from scheduler.core import walk
-from scheduler.core.cron import DEFAULTS, compile_cron, parse_rate
+from scheduler.core.cron import DEFAULTS, Cron, compile_cron, parse_rate, seed_of
 from scheduler.core.problem import Problem
 from scheduler.core.time import MAX_MS, MIN_MS, format_instant, format_local, parse_instant, parse_local
 from scheduler.core.zones import Zone, find_zone, unknown_zone, zone_warnings
@@ -17,6 +18,7 @@ from scheduler.core.zones import Zone, find_zone, unknown_zone, zone_warnings
 Spec = dict[str, Any]
 
 _LEAST_EVERY_MS: Final = 1000
+_TEXT_OR_NONE: Final = frozenset({str, type(None)}).__contains__
 _TWO_DAYS: Final = 2 * 86_400
 _EXAMPLE: Final = '{"cron": "0 9 * * MON-FRI", "zone": "Europe/Paris"}'
 _LOCAL_EXAMPLE: Final = "2026-03-08T09:30:00"
@@ -139,26 +141,26 @@ def parse_trigger(spec: object, *, schedule_id: str | None, effective_at: int) -
     """
     if not isinstance(spec, dict):
         return Parsed(None, (Problem("", "bad_field", f"a trigger is an object such as {_EXAMPLE}"),))
-    form = next((name for name in _FORMS if name in spec), None)
+    form = "cron" if "cron" in spec else next((name for name in _FORMS if name in spec), None)
     if form is None:
         message = f"a trigger has one of {', '.join(_FORMS)}, for example {_EXAMPLE}"
         return Parsed(None, (Problem("", "bad_field", message),))
-    problems = tuple(
-        Problem(name, "bad_field", f"{name}: a trigger has only one of {', '.join(_FORMS)}, and this one has {form}")
-        for name in _FORMS
-        if name != form and name in spec
-    )
     parsed = _FORMS[form](spec, schedule_id, effective_at)
-    unknown = tuple(
-        Problem(
-            str(name)[:40], "unknown_field", f"{str(name)[:40]!r} is not a field of a {form} trigger and is ignored"
-        )
-        for name in spec
-        if name not in _FIELDS[form] and name not in _FORMS
-    )
-    if problems:
-        return Parsed(None, problems + parsed.problems, parsed.warnings + unknown)
-    return parsed._replace(warnings=parsed.warnings + unknown) if unknown else parsed
+    return parsed if spec.keys() <= _FIELDS[form] else _with_strangers(spec, form, parsed)
+
+
+def _with_strangers(spec: Spec, form: str, parsed: Parsed) -> Parsed:
+    """The result for an object that holds fields its form does not have."""
+    problems, warnings = parsed.problems, parsed.warnings
+    for name in spec.keys() - _FIELDS[form]:
+        if name in _FORMS:
+            message = f"{name}: a trigger has only one of {', '.join(_FORMS)}, and this one has {form}"
+            problems += (Problem(name, "bad_field", message),)
+        else:
+            shown = str(name)[:40]
+            message = f"{shown!r} is not a field of a {form} trigger and is ignored"
+            warnings += (Problem(shown, "unknown_field", message),)
+    return Parsed(None if problems else parsed.trigger, problems, warnings)
 
 
 def _at(spec: Spec, _schedule_id: str | None, _effective_at: int) -> Parsed:
@@ -181,26 +183,47 @@ def _every(spec: Spec, _schedule_id: str | None, effective_at: int) -> Parsed:
 
 
 def _cron(spec: Spec, schedule_id: str | None, effective_at: int) -> Parsed:
-    expr, zone = spec["cron"], spec.get("zone")
-    options = {name: spec.get(name) for name in DEFAULTS}
-    problems = tuple(
+    get = spec.get
+    asked = (spec["cron"], get("zone"), get("dialect"), get("gap"), get("fold"))
+    if not all(map(_TEXT_OR_NONE, map(type, asked))) or asked[0] is None or asked[1] is None:
+        return Parsed(None, _mistyped(asked))
+    parsed = _interned(*asked, seed_of(asked[0], schedule_id))
+    if type(parsed) is Parsed:
+        return parsed
+    # What depends on when it is asked: a rate's anchor, and years that may be over.
+    if type(parsed) is int:
+        return Parsed(Every(parsed, effective_at))
+    cron, warnings = cast("tuple[Cron, tuple[Problem, ...]]", parsed)
+    if cron.next_after(effective_at) is None:
+        message = f"{cron.expr!r} never fires after {format_instant(effective_at)}: its years are over"
+        return Parsed(None, (Problem("year", "never_fires", message),), warnings)
+    return Parsed(cron, (), warnings)
+
+
+@lru_cache(maxsize=16_384)
+def _interned(
+    expr: str, zone: str, dialect: str | None, gap: str | None, fold: str | None, seed: str | None
+) -> Parsed | int | tuple[Cron, tuple[Problem, ...]]:
+    """The result for the arguments, or what is needed to make it: the period of a rate, a trigger with years."""
+    if dialect == "aws" and (rate := parse_rate(expr)) is not None:
+        return rate if isinstance(rate, int) else Parsed(None, (rate,))
+    options = {"dialect": dialect, "gap": gap, "fold": fold}
+    chosen = {name: DEFAULTS[name] if value is None else value for name, value in options.items()}
+    cron, problems, warnings = compile_cron(expr, zone, schedule_id=seed, **chosen)
+    if cron is not None and cron.search.wall.bounded:
+        return cron, warnings
+    return Parsed(cron, problems, warnings)
+
+
+def _mistyped(asked: tuple[object, ...]) -> tuple[Problem, ...]:
+    problems = [
         Problem(name, "bad_field", f"{name}: {value!r:.40} is not text")
-        for name, value in {"cron": expr, **options}.items()
-        if not isinstance(value, str) and (name == "cron" or value is not None)
-    )
-    if not isinstance(zone, str):
-        problems += (unknown_zone(zone),)
-    if problems:
-        return Parsed(None, problems)
-    chosen = {name: DEFAULTS[name] if value is None else str(value) for name, value in options.items()}
-    if chosen["dialect"] == "aws" and (rate := parse_rate(expr)) is not None:
-        return Parsed(None, (rate,)) if isinstance(rate, Problem) else Parsed(Every(rate, effective_at))
-    compiled = compile_cron(expr, zone, schedule_id=schedule_id, **chosen)
-    cron = compiled.cron
-    if cron is not None and cron.search.wall.bounded and cron.next_after(effective_at) is None:
-        message = f"{expr!r} never fires after {format_instant(effective_at)}: its years are over"
-        return Parsed(None, (Problem("year", "never_fires", message),), compiled.warnings)
-    return Parsed(cron, compiled.problems, compiled.warnings)
+        for name, value in zip(("cron", "zone", "dialect", "gap", "fold"), asked, strict=True)
+        if name != "zone" and not isinstance(value, str) and (name == "cron" or value is not None)
+    ]
+    if not isinstance(asked[1], str):
+        problems.append(unknown_zone(asked[1]))
+    return tuple(problems)
 
 
 def _at_local(spec: Spec, _schedule_id: str | None, _effective_at: int) -> Parsed:
