@@ -74,6 +74,8 @@ class WallClock:
         self._last_in_hour = (self._minutes.bit_length() - 1) * 60 + self._last_in_minute
         self._first = _lowest(self._hours) * 3600 + self._first_in_hour
         self._last = (self._hours.bit_length() - 1) * 3600 + self._last_in_hour
+        self.bounded = bool(self._years) or days is not None
+        """The expression names years, or a calendar decides: it does not repeat every 400 years."""
         if days is None and not rule.plain:
             days = SpecialDays(rule, self._months, self._years)
         elif days is not None:
@@ -88,8 +90,6 @@ class WallClock:
             and self._months == EVERY_MONTH
             and not self._years
         )
-        self.bounded = bool(self._years) or days is not None
-        """The expression names years, or asks a calendar: it does not repeat every 400 years."""
 
     def at_or_after(self, local: int) -> int | None:
         """The least match that is not before `local`; None = none within 41 years or up to the year 9999."""

@@ -133,6 +133,27 @@ class Zone:
                 found.append(second + local - shifted)
         return found
 
+    def first_from(self, local: int) -> int:
+        """The first UTC second at which the wall clock reads `local`, or the first after the gap that holds it."""
+        found = self.instants_of(local)
+        if found:
+            return found[0]
+        jumps = self.gaps(local - _TWO_DAYS, local + _TWO_DAYS)
+        return next(at for at, before, after in jumps if at + before <= local < at + after)
+
+    def last_to(self, local: int) -> int:
+        """The last UTC second at which the wall clock reads `local`, or the last before the gap that holds it."""
+        found = self.instants_of(local)
+        return found[-1] if found else self.first_from(local) - 1
+
+    def stretches(self, first: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """(from, to, offset) of the stretches of constant offset that make up the UTC seconds [first, stop)."""
+        offset = self.offset_at(first)
+        for at, _before, after in self.jumps(first, stop - 1):
+            yield first, at, offset
+            first, offset = at, after
+        yield first, stop, offset
+
     def gaps(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
         """(UTC second, offset before, offset after) of the changes in (after, until] that skip local time."""
         return ((at, old, new) for at, old, new in self.jumps(after, until) if new > old)
