@@ -32,6 +32,7 @@ HANDLER = "crontab"
 _ASSIGNMENT = re.compile(r"""^("[^"]*"|'[^']*'|[^\s=]+)\s*=\s*(.*)$""", re.DOTALL)
 _USER = re.compile(r"^[a-z_][a-z0-9_.-]*(:[a-z0-9_.-]+)?(/[a-z0-9_.-]+)?$", re.IGNORECASE)
 _FIELD = re.compile(r"^[0-9A-Za-z*,/?#~-]+$")
+_TIME = re.compile(r"^[0-9*][0-9A-Za-z*,/-]*$|^([a-z]{3}[,-]?)+$", re.IGNORECASE)
 _SETUP = {"cd", "test", "[", "[[", "export", ".", "source", "set", "umask", "if", "sleep"}
 _WRAPPERS = {"sudo", "env", "nice", "ionice", "nohup", "exec", "chronic", "timeout", "flock", "command", "setsid"}
 
@@ -84,10 +85,11 @@ def parse_crontab(
             comment = None
             continue
         if line.startswith("#"):
-            comment = line.lstrip("# \t") or None
+            comment = _description(line.lstrip("# \t"))
             continue
         assigned = _assignment(line)
         if assigned is not None:
+            comment = None
             name, value = assigned
             if name == "TZ":
                 why = "TZ is the command's own zone, as in cron; for the times use CRON_TZ or --zone"
@@ -121,6 +123,13 @@ class _Entry:
     user: str | None
     command: str
     stdin: str | None
+
+
+def _description(comment: str) -> str | None:
+    """A comment as a description, unless it is a job switched off or the customary heading of the columns."""
+    words = comment.split()
+    switched_off = len(words) > 5 and all(_TIME.match(word) for word in words[:5])
+    return None if not words or switched_off or words[:2] == ["m", "h"] or words[0].startswith("@") else comment
 
 
 def _assignment(line: str) -> tuple[str, str] | None:

@@ -155,9 +155,10 @@ def test_a_system_line_without_a_user_is_refused() -> None:
 
 
 def test_the_comment_directly_above_describes_the_job() -> None:
-    """A blank line between them ends that."""
+    """A blank line ends that; a job switched off, the columns' heading and an assignment are no description."""
     assert only("# nightly copy to tape\n0 1 * * * a")["description"] == "nightly copy to tape"
-    assert "description" not in only("# header of the file\n\n0 1 * * * a")
+    for above in ("# header of the file\n", "# m h  dom mon dow   command", "# 5 4 * * sun old-job", "# old\nX=1", "#"):
+        assert "description" not in only(f"{above}\n0 1 * * * a"), above
 
 
 @pytest.mark.parametrize(
