@@ -1,0 +1,406 @@
+"""A small Kafka client for people who speak to the scheduler in Python: send commands, read what it publishes.
+
+Nobody needs it (any producer with Kafka's default partitioner will do), but it gets the easy mistakes right: the
+partitioner, idempotent and fully acknowledged writes, read_committed, waiting for the reply. `kafka` is always a
+mapping of plain librdkafka settings, `bootstrap.servers` and TLS/SASL included; what correctness rests on is set here
+and cannot be overridden. Consumers here have no group: nothing is committed, nothing rebalances.
+
+Errors: `Unreachable` (no broker, or no such topic: wait or repair, then try again), `NotDelivered` (the broker refused
+the command), TimeoutError (delivered, but no reply came).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+import uuid
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from topics.catalog import COMMANDS, REPLIES
+from topics.codec import Undecodable, decode, encode
+from topics.messages import COMMAND_ID_HEADER, Command, Problem, Reply
+from topics.partition import partition_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from confluent_kafka import Message
+
+log: Final = logging.getLogger("topics.kafka")
+
+AnyCommand = Command | dict[str, Any]
+_C = TypeVar("_C", Command, dict[str, Any], AnyCommand)
+_Key = tuple[bytes, bytes]  # schedule_id and command_id of a command that waits for its reply
+
+_COMMON: Final[dict[str, Any]] = {
+    "reconnect.backoff.max.ms": 2000,
+    "client.id": "kafka-streaming-scheduler-client",
+}
+_PRODUCER: Final[dict[str, Any]] = {
+    "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is CRC32
+    "enable.idempotence": True,
+    "acks": "all",
+    "linger.ms": 5,
+    "compression.type": "lz4",
+    "retry.backoff.ms": 10,
+    "queue.buffering.max.messages": 200_000,
+    "delivery.report.only.error": True,
+}
+_CONSUMER: Final[dict[str, Any]] = {
+    "group.id": "kafka-streaming-scheduler-client",  # asked for by librdkafka, never joined
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": 100,
+    "allow.auto.create.topics": False,
+}
+# A topic just made, or a leader just lost: another look helps.
+_PASSING: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - the client's own constant
+    },
+)
+
+
+class Unreachable(ConnectionError):
+    """No broker answered, or a topic is not there. The text says which, and what to do."""
+
+
+class NotDelivered(RuntimeError):
+    """The broker did not take a command; it had no effect."""
+
+
+class Record(NamedTuple):
+    """One committed record. `append_ms` is its timestamp (the broker's, on topics with LogAppendTime)."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    append_ms: int
+
+
+class CommandClient:
+    """Sends commands and waits for their replies. A context manager; for one thread at a time.
+
+    On entry the end of `scheduler.replies` is looked up, so no reply to a later command can be missed.
+    """
+
+    def __init__(self, kafka: Mapping[str, str], *, namespace: str = "", timeout_s: float = 30.0) -> None:
+        self._kafka = dict(kafka)
+        self._commands = namespace + COMMANDS
+        self._replies = namespace + REPLIES
+        self._timeout_s = timeout_s
+        self._waiting: dict[_Key, deque[AnyCommand]] = {}
+        self._refused: KafkaError | None = None
+        self._id_prefix = uuid.uuid4().hex
+        self._id_numbers = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        """Connects. Raises Unreachable."""
+        self._consumer = _consumer(self._kafka)
+        try:
+            ends = _ends(self._consumer, self._replies, timeout_s=self._timeout_s)
+            _partitions(self._consumer, self._commands, timeout_s=self._timeout_s)
+        except BaseException:
+            self._consumer.close()
+            raise
+        self._consumer.assign([TopicPartition(self._replies, number, end) for number, end in ends.items()])
+        settings = {"message.timeout.ms": int(self._timeout_s * 1000), **_COMMON, **self._kafka, **_PRODUCER}
+        self._producer = Producer(settings, logger=log)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._producer.flush(self._timeout_s)
+        else:
+            self._producer.purge()
+        self._consumer.close()
+
+    def send(self, command: AnyCommand) -> Reply:
+        """The reply to one command, accepted or rejected. Assigns a `command_id` if there is none.
+
+        Raises NotDelivered, or TimeoutError with what to check. After either, send the same command with the same
+        `command_id` again to learn what became of it: it has one effect however often it is sent.
+        """
+        for _, reply in self.send_many([command]):
+            return reply
+        raise AssertionError("one command has one reply")  # pragma: no cover
+
+    def send_many(self, commands: Iterable[_C], *, window: int = 20_000) -> Iterator[tuple[_C, Reply]]:
+        """Each command with its reply, in the order of the replies; up to `window` are under way at a time.
+
+        A command that cannot even be addressed (no `schedule_id`, or not JSON) gets a reply from here, code
+        `bad_field`. Raises as `send` does; a timeout is counted from the last reply that came. What is still under way
+        when the iterator is closed may or may not take effect.
+        """
+        self._waiting.clear()
+        source = iter(commands)
+        under_way, more = 0, True
+        deadline = time.monotonic() + self._timeout_s
+        while more or under_way:
+            while more and under_way < window:
+                command = next(source, None)
+                if command is None:
+                    more = False
+                    break
+                refusal = self._produce(command)
+                if refusal is not None:
+                    yield command, refusal
+                    continue
+                under_way += 1
+                if under_way % 500 == 0:
+                    break  # let replies in while there is more to send
+            self._producer.poll(0)
+            self._raise_if_refused()
+            # With the window full, or nothing more to send, there is time to wait for replies.
+            patience_s = 0.05 if not more or under_way >= window else 0.0
+            for answered, reply in self._answers(patience_s):
+                under_way -= 1
+                deadline = time.monotonic() + self._timeout_s
+                yield answered, reply  # type: ignore[misc]  # it was taken from `commands`
+            if under_way and time.monotonic() > deadline:
+                raise TimeoutError(self._no_reply(under_way))
+
+    def _produce(self, command: AnyCommand) -> Reply | None:
+        """Hand the command to the producer; a reply only if it cannot be sent at all."""
+        try:
+            schedule_id, command_id, value = self._wire(command)
+        except (TypeError, ValueError) as error:
+            return _refusal(command, str(error))
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._producer.produce(self._commands, value, schedule_id, on_delivery=self._delivered)
+                break
+            except BufferError:  # librdkafka's queue is full: the broker is slower than we are
+                self._producer.poll(0.05)
+                self._raise_if_refused()
+                if time.monotonic() > deadline:
+                    raise TimeoutError(self._no_reply(len(self._waiting))) from None
+            except KafkaException as error:
+                return _refusal(command, str(error.args[0].str()))  # say, larger than a record may be
+        self._waiting.setdefault((schedule_id, command_id), deque()).append(command)
+        return None
+
+    def _wire(self, command: AnyCommand) -> tuple[bytes, bytes, bytes]:
+        """Key, command id and value. Raises TypeError or ValueError when it cannot be addressed or printed."""
+        if isinstance(command, dict):
+            if command.get("command_id") is None:
+                command = {**command, "command_id": self._new_id()}
+            key, id_ = _address(command.get("schedule_id"), command["command_id"])
+            return key, id_, msgspec.json.encode(command)
+        if command.command_id is None:
+            command = msgspec.structs.replace(command, command_id=self._new_id())
+        key, id_ = _address(command.schedule_id, command.command_id)
+        return key, id_, encode(command)
+
+    def _new_id(self) -> str:
+        return f"{self._id_prefix}-{next(self._id_numbers)}"
+
+    def _answers(self, patience_s: float) -> Iterator[tuple[AnyCommand, Reply]]:
+        for message in self._consumer.consume(2000, patience_s):
+            if _is_error(message):
+                continue
+            command_id = dict(message.headers() or []).get(COMMAND_ID_HEADER)
+            key = (message.key() or b"", command_id if isinstance(command_id, bytes) else b"")
+            waiting = self._waiting.get(key)
+            if not waiting:
+                continue  # somebody else's, or the second copy of a forwarded one
+            try:
+                reply = decode(Reply, message.value())
+            except Undecodable as error:
+                log.warning("reply_undecodable offset=%s why=%s", message.offset(), error.why)
+                continue
+            command = waiting.popleft()
+            if not waiting:
+                del self._waiting[key]
+            yield command, reply
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None and self._refused is None:
+            self._refused = error
+
+    def _raise_if_refused(self) -> None:
+        if self._refused is not None:
+            error, self._refused = self._refused, None
+            raise NotDelivered(
+                f"a command was not taken by {self._commands}: {error.str()}; check the brokers, and that this "
+                "principal may write to the topic",
+            )
+
+    def _no_reply(self, count: int) -> str:
+        (schedule_id, command_id) = next(iter(self._waiting), (b"?", b"?"))
+        return (
+            f"no reply on {self._replies} within {self._timeout_s:g} s; {count} command(s) wait, the first is "
+            f"{command_id.decode()!r} for {schedule_id.decode()!r}. Check that a scheduler runs with this namespace "
+            "(`scheduler doctor`). Sending it again with the same command_id is harmless"
+        )
+
+
+def read_compacted(
+    kafka: Mapping[str, str],
+    topic: str,
+    *,
+    key: bytes | None = None,
+    timeout_s: float = 30.0,
+) -> Iterator[tuple[bytes | None, bytes | None, int, int]]:
+    """Every record (key, value, partition, offset) up to the end at the time of the call, in order per partition.
+
+    Compaction is lazy, so a key may come several times: the last one counts, a value of None deletes it. With `key`
+    only the partition of that owner key is read. Raises Unreachable, or TimeoutError when nothing came for
+    `timeout_s`.
+    """
+    consumer = _consumer(kafka)
+    try:
+        ends = _ends(consumer, topic, timeout_s=timeout_s)
+        if key is not None:
+            mine = partition_for(key, len(ends))
+            ends = {mine: ends[mine]}
+        unread = {number for number, end in ends.items() if end > 0}
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(unread)])
+        deadline = time.monotonic() + timeout_s
+        while unread:
+            for message in consumer.consume(5000, 0.1):
+                deadline = time.monotonic() + timeout_s
+                number, offset = message.partition(), message.offset()
+                if number is None or offset is None or number not in unread:
+                    continue
+                error = message.error()
+                if error is not None:
+                    # The end as a committed reader sees it: transaction markers take offsets but are no records.
+                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
+                        unread.discard(number)
+                    continue
+                if offset < ends[number]:
+                    yield message.key(), message.value(), number, offset
+                if offset >= ends[number] - 1:
+                    unread.discard(number)
+            if unread and time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"partitions {sorted(unread)} of {topic} gave nothing for {timeout_s:g} s before their end; "
+                    "check the brokers",
+                )
+    finally:
+        consumer.close()
+
+
+def follow(
+    kafka: Mapping[str, str],
+    topics: Sequence[str],
+    *,
+    from_beginning: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    timeout_s: float = 30.0,
+) -> Iterator[Record]:
+    """Committed records of `topics` as they arrive, from now (or from the beginning) until `stop()` says so.
+
+    `stop` is asked at least every 0.2 s. "Now" is fixed when the first record is asked for. Raises Unreachable.
+    """
+    consumer = _consumer(kafka)
+    try:
+        assigned = []
+        for topic in topics:
+            for number, end in _ends(consumer, topic, timeout_s=timeout_s).items():
+                assigned.append(TopicPartition(topic, number, OFFSET_BEGINNING if from_beginning else end))
+        consumer.assign(assigned)
+        while not stop():
+            for message in consumer.consume(1000, 0.2):
+                if not _is_error(message):
+                    yield Record(
+                        topic=message.topic() or "",
+                        partition=message.partition() or 0,
+                        offset=message.offset() or 0,
+                        key=message.key(),
+                        value=message.value(),
+                        append_ms=message.timestamp()[1],
+                    )
+    finally:
+        consumer.close()
+
+
+def _address(schedule_id: object, command_id: object) -> _Key:
+    """The key and id a reply is recognised by. Raises ValueError when the command cannot be addressed."""
+    if not isinstance(schedule_id, str) or not schedule_id:
+        raise ValueError('schedule_id is missing: name the schedule, as in "acme/nightly"')
+    if not isinstance(command_id, str) or not command_id:
+        raise ValueError(f"command_id is {command_id!r}; expected 1 to 64 letters, digits, '.', '_' or '-'")
+    return schedule_id.encode(), command_id.encode()
+
+
+def _refusal(command: AnyCommand, why: str) -> Reply:
+    """What the shard would answer, had it been possible to ask it."""
+    fields = command if isinstance(command, dict) else msgspec.structs.asdict(command)
+    return Reply(
+        command=str(fields.get("command") or ""),
+        schedule_id=str(fields.get("schedule_id") or ""),
+        command_id=str(fields.get("command_id") or ""),
+        status="rejected",
+        code="bad_field",
+        message=f"not sent: {why}",
+        at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        errors=[Problem(field=why.split(" ", 1)[0], code="bad_field", message=why)],
+    )
+
+
+def _consumer(kafka: Mapping[str, str]) -> Consumer:
+    return Consumer({**_COMMON, **kafka, **_CONSUMER}, logger=log)
+
+
+def _partitions(consumer: Consumer, topic: str, *, timeout_s: float) -> list[int]:
+    try:
+        found = consumer.list_topics(topic, timeout_s).topics[topic]
+    except KafkaException as error:
+        raise Unreachable(
+            f"no broker answered within {timeout_s:g} s ({error.args[0].str()}); check bootstrap.servers and the "
+            "security settings",
+        ) from None
+    if found.error is not None or not found.partitions:
+        why = found.error.str() if found.error is not None else "it has no partitions"
+        raise Unreachable(f"topic {topic}: {why}; check the namespace, or create it with `scheduler topics apply`")
+    return sorted(found.partitions)
+
+
+def _ends(consumer: Consumer, topic: str, *, timeout_s: float) -> dict[int, int]:
+    """Partition -> the offset after its last record. Raises Unreachable."""
+    deadline = time.monotonic() + timeout_s
+    ends: dict[int, int] = {}
+    for number in _partitions(consumer, topic, timeout_s=timeout_s):
+        while number not in ends:
+            try:
+                ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout_s)[1]
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    text = f"the end of {topic}/{number} cannot be read: {error.args[0].str()}"
+                    raise Unreachable(f"{text}; check the brokers") from None
+                time.sleep(0.05)
+                _partitions(consumer, topic, timeout_s=timeout_s)  # asks who leads now
+    return ends
+
+
+def _is_error(message: Message) -> bool:
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
+        log.warning("consumer_error topic=%s code=%s text=%s", message.topic(), error.name(), error.str())
+    return True
