@@ -260,7 +260,7 @@ class Broker:
         directory = str(self.data_dir) if self._temporary else "-"
         patience = "0" if self._temporary else str(STOP_S)
         self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, directory, patience],
+            [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), directory, patience],
             stdin=subprocess.PIPE,
             start_new_session=True,
         )

@@ -1,7 +1,8 @@
 """The guard: a small process beside an embedded cluster that outlives the program only to stop the cluster with it.
 
-Run as a script by `broker.py`, with the standard library alone. Its arguments are the directory to remove at the end
-(`-`: none) and the seconds a node gets to stop by itself. It reads the process ids of the nodes from standard input,
+Run as a script by `broker.py`, with the standard library alone. Its arguments are the process id of the program (which
+may be gone before this file is read), the directory to remove at the end (`-`: none) and the seconds a node gets to
+stop by itself. It reads the process ids of the nodes from standard input,
 one line each time they change, and acts when the input ends *or* its parent is no longer its parent: a fork of the
 program may hold the pipe open, and a program killed with SIGKILL runs no cleanup of its own.
 
@@ -24,10 +25,12 @@ def follow(parent: int) -> list[int]:
     """Return the last process ids written by `parent`, once it is gone or has closed the pipe."""
     pids: list[int] = []
     buffer = b""
-    while os.getppid() == parent:
+    while True:
         readable, _, _ = select.select([0], [], [], LOOK_EVERY_S)
         if not readable:
-            continue
+            if os.getppid() == parent:
+                continue
+            break  # nothing unread, and nobody left who would write
         data = os.read(0, 4096)
         if not data:
             break
@@ -57,9 +60,9 @@ def _signal(pids: list[int], number: int) -> list[int]:
     return alive
 
 
-def main(directory: str, patience_s: str) -> None:
+def main(parent: str, directory: str, patience_s: str) -> None:
     """Wait for the end of the parent, then end the nodes and remove `directory`."""
-    end(follow(os.getppid()), float(patience_s))
+    end(follow(int(parent)), float(patience_s))
     if directory != "-":
         # A node that was just killed may still be seen by the file system for a moment.
         shutil.rmtree(directory, ignore_errors=True)

@@ -43,6 +43,9 @@ class Runtime:
             str(self.java.path),
             f"-Xmx{self.heap_mb}m",
             "-XX:+UseSerialGC",
+            # The quick compiler alone: a broker this small lives shorter than the thorough one takes to pay off
+            # (measured, four times 200,000 transactional records on two cores: half the CPU, as fast or faster).
+            "-XX:TieredStopAtLevel=1",
             "-XX:+ExitOnOutOfMemoryError",
             "-Xlog:disable",
             "-Xlog:all=error:stderr",
