@@ -158,6 +158,14 @@ class Schedule(Message):
     older: str = ""  # short hashes of command ids before `recent`, so that a very late repeat is `stale_command`
 
 
+class OwedRun(Message):
+    """One nominal that an outage delayed and that is still to run."""
+
+    scheduled_for: Instant
+    available_at: Instant
+    stands_for: int = 1
+
+
 class Live(Message):
     """`scheduler.live`: something owed that is not simply a schedule's next nominal. Key `<kind>:<owner>:<id>`.
 
@@ -165,7 +173,7 @@ class Live(Message):
     floor    floor:<schedule_id>:           an outage was decided for it               the cursor passed it, or a change absorbed it
     owed     owed:<schedule_id>:<occ. id>   a nominal waits outside the due index      it is dispatched, suppressed or cancelled
                                             (its window, an old version's)
-    catchup  catchup:<schedule_id>:         missed nominals are to run under a budget  the last one is dispatched or dropped
+    catchup  catchup:<schedule_id>:<version>  missed nominals are to run under a budget  the last one is dispatched or dropped
     """
 
     kind: Literal["floor", "owed", "catchup"]
@@ -177,9 +185,9 @@ class Live(Message):
     topic: str | None = None
     dispatch: Raw | UnsetType = UNSET  # owed: the dispatch value, ready to be sent
     version: int | None = None
-    origin: str | None = None
-    nominals: list[Instant] = []  # catchup: what is still to run, oldest first
-    stands_for: int = 1  # catchup: of the last nominal
+    priority: int = 2  # catchup: 0 (critical) to 3
+    runs: list[OwedRun] = []  # catchup: what is still to run, oldest first
+    definition: Raw | UnsetType = UNSET  # catchup: the schedule record it belongs to, once that has a newer version
     seen_at: Instant | None = None  # catchup: the first look after the outage; lateness is judged there
 
 
@@ -191,6 +199,16 @@ class Cursor(Message):
     schedule_id: str | None = None
 
 
+class Backlog(Message):
+    """Keys of one priority that the cursor has passed and that are not decided yet: (after, until]."""
+
+    priority: Priority
+    after: Cursor
+    until: Cursor
+    reason: str = "downtime"
+    seen_until: Instant = "1970-01-01T00:00:00Z"
+
+
 class Shard(Message):
     """`scheduler.shards`: the shard record, rewritten by every step that changes anything."""
 
@@ -200,6 +218,7 @@ class Shard(Message):
     positions: dict[str, int]  # input topic without namespace -> next offset
     cursor: Cursor
     seen_until: Instant
+    backlogs: list[Backlog] = []
     token: int = 0
     deleted_version: int = 0  # the highest version ever deleted here
     tz_version: str = ""

@@ -553,7 +553,7 @@ _FORGOTTEN = frozenset({"bad_field", "not_found", "stale_command", "previewed", 
 
 
 def _remembering(command: Command, situation: Situation, decision: Decision) -> Decision:
-    """Add the answer to the schedule's memory, so that a repeat gets it again; bad and read-only commands leave none."""
+    """Add the answer to what the schedule remembers, for a repeat; bad and read-only commands leave none."""
     after = decision.after
     if after is None or decision.delete or decision.problems or decision.code in _FORGOTTEN:
         return decision

@@ -1,0 +1,1 @@
+"""The state of a shard: the local store, a disposable copy of the changelogs."""

@@ -1,0 +1,255 @@
+"""Commands: input records in, decisions carried out in the step.
+
+Every input record is accounted for: answered on the reply topic, forwarded to the partition it belongs to, or kept in
+`scheduler.rejected`. None stops the shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler import wire
+from scheduler.core.command import Command, parse_command
+from scheduler.core.decide import Debt, Decision, Situation, decide
+from scheduler.core.due import position
+from scheduler.core.model import Schedule, State
+from scheduler.core.policy import Look, Rules
+from scheduler.core.problem import Problem
+from scheduler.core.time import parse_instant
+from scheduler.shard import keys
+from scheduler.shard.settle import Settler
+from scheduler.shard.step import Forward
+from topics.codec import Undecodable, split_command
+from topics.messages import COMMAND_ID_HEADER, FORWARDED_HEADER
+from topics.partition import partition_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.shard.step import Reader, Step
+    from scheduler.state.store import Store
+    from topics.catalog import Catalogue
+
+URGENT = frozenset({"pause", "cancel"})
+
+
+class Input(NamedTuple):
+    """One record of `scheduler.commands`, as read."""
+
+    partition: int
+    offset: int
+    appended_at: int
+    key: bytes | None
+    value: bytes | None
+    forwarded_from: str | None = None
+
+
+class Commands:
+    """Applies commands to a step. One per shard; holds no state of its own."""
+
+    def __init__(self, store: Store, reader: Reader, catalogue: Catalogue, rules: Rules) -> None:
+        self._store = store
+        self._reader = reader
+        self._catalogue = catalogue
+        self._rules = rules
+        self._settler = Settler(catalogue, store)
+
+    def apply(self, step: Step, inputs: Sequence[Input]) -> None:
+        """All of them, pauses and cancels first where no earlier command of this step names the same schedule."""
+        commands: list[tuple[Input, Command]] = []
+        for record in inputs:
+            command = self._read(step, record)
+            if command is not None:
+                commands.append((record, command))
+        self._reader.touch(step, (command.schedule_id for _, command in commands))
+        for record, command in _urgent_first(commands):
+            self._apply(step, record, command)
+
+    def _read(self, step: Step, record: Input) -> Command | None:
+        """The command, if it is one and is ours."""
+        try:
+            fields = split_command(record.value)
+        except Undecodable as fault:
+            self._reject(step, record, "undecodable", str(fault))
+            return None
+        default_id = record.forwarded_from or f"{record.partition}-{record.offset}"
+        command = parse_command(fields, default_id=default_id)
+        if any(problem.field == "schedule_id" for problem in command.problems):
+            reasons = "; ".join(f"{problem.field}: {problem.message}" for problem in command.problems)
+            self._reject(step, record, "bad_field", reasons)
+            return None
+        owner = command.schedule_id.encode()
+        home = partition_for(owner, self._catalogue.shards)
+        if home == step.record.shard:
+            return self._checked(command, record, owner)
+        if record.forwarded_from is not None:
+            self._reject(step, record, "misrouted", f"belongs to partition {home} but was forwarded here")
+            return None
+        source = f"{record.partition}-{record.offset}"
+        step.forwards.append(Forward(owner, record.value or b"", home, [(FORWARDED_HEADER, source.encode())]))
+        return None
+
+    def _checked(self, command: Command, record: Input, owner: bytes) -> Command:
+        """With what only this cluster knows: its lanes, its reply topics, and how the record came here."""
+        problems = list(command.problems)
+        lane = command.spec.get("lane") if command.spec else None
+        if isinstance(lane, str) and lane not in self._catalogue.lanes:
+            known = ", ".join(self._catalogue.lanes)
+            problems.append(Problem("spec.lane", "bad_field", f"no lane {lane[:40]!r} here; lanes are {known}"))
+        if command.reply_to is not None and command.reply_to != self._catalogue.replies:
+            text = f"{command.reply_to!r} is not an allowed reply topic; leave it out for {self._catalogue.replies}"
+            problems.append(Problem("reply_to", "bad_field", text))
+        warnings = command.warnings
+        if record.forwarded_from is not None:
+            text = (
+                f"this command was sent to the wrong partition ({record.forwarded_from.split('-')[0]}) and forwarded: "
+                "set partitioner=murmur2_random on librdkafka producers and key records by schedule_id"
+            )
+            warnings += (Problem("", "forwarded", text),)
+        elif record.key != owner:
+            warnings += (Problem("", "key", "key the record by its schedule_id, so that it needs no forwarding"),)
+        if warnings == command.warnings and len(problems) == len(command.problems):
+            return command
+        return replace(command, problems=tuple(problems), warnings=warnings)
+
+    def _reject(self, step: Step, record: Input, code: str, reason: str) -> None:
+        source = wire.Source(self._catalogue.commands, record.partition, record.offset)
+        value = wire.rejected_to_bytes(source, record.key, record.value, code, reason, step.now)
+        step.emit(self._catalogue.rejected, wire.readable_key(record.key), value)
+        step.answered.append(code)
+
+    # --- carrying a decision out
+
+    def _apply(self, step: Step, record: Input, command: Command) -> None:
+        situation = self._situation(step, record, command)
+        decision = decide(command, situation)
+        if decision.save and decision.after is not None:
+            step.save(decision.after)
+        elif decision.delete:
+            step.remove(command.schedule_id)
+        for definition, settlement in decision.settled:
+            self._settler.settle(step, definition, settlement)
+        if decision.drop_debts:
+            for debt in situation.debts:
+                self._drop(step, debt.key.encode(), command.schedule_id)
+        elif decision.freeze_debts and decision.before is not None:
+            self._freeze(step, situation.debts, decision.before)
+        if decision.revised:
+            self._absorb_floor(step, command.schedule_id, decision)
+            self._write_history(step, command, decision)
+        if decision.manual is not None and decision.before is not None and not command.dry_run:
+            self._run_manually(step, decision.before, decision)
+        step.emit(
+            self._catalogue.replies,
+            command.schedule_id.encode(),
+            wire.reply_to_bytes(command, decision, step.now),
+            [(COMMAND_ID_HEADER, command.command_id.encode())],
+        )
+        step.answered.append(decision.code)
+
+    def _situation(self, step: Step, record: Input, command: Command) -> Situation:
+        schedule = step.touched[command.schedule_id].schedule
+        look = Look(step.now, step.now, self._rules)
+        nominal: int | None = None
+        debts: tuple[Debt, ...] = ()
+        if schedule is not None:
+            if schedule.state is State.ACTIVE:
+                due = position(schedule, step.record.cursor, step.record.backlogs)
+                if due is not None:
+                    nominal = due.nominal.scheduled_for
+                    backlog = next((b for b in step.record.backlogs if b.holds(due.key)), None)
+                    if backlog is not None:
+                        look = Look(step.now, backlog.seen_until, self._rules, backlog.reason)
+            elif schedule.state is State.PAUSED:
+                nominal = schedule.next_after(schedule.floor)
+            if command.verb not in ("create", "trigger", "preview"):
+                debts = self._debts(step, command.schedule_id)
+        return Situation(
+            schedule=schedule,
+            position=nominal,
+            look=look,
+            appended_at=record.appended_at,
+            next_version=step.record.deleted_version + 1,
+            debts=debts,
+        )
+
+    def _debts(self, step: Step, owner: str) -> tuple[Debt, ...]:
+        start, end = keys.live_of(owner)
+        found: dict[bytes, bytes | None] = dict(self._store.items(start, end))
+        if owner in step.debtors:
+            found |= {key: value for key, value in step.batch.ops.items() if start <= key < end}
+        debts = []
+        for key, value in found.items():
+            record = None if value is None else wire.live_from_bytes(value)
+            if record is None or record.kind == "floor":
+                continue
+            nominals = [run.scheduled_for for run in record.runs] or [record.scheduled_for or ""]
+            debts.append(
+                Debt(
+                    key=keys.live_topic_key(key).decode(),
+                    version=record.version or 0,
+                    nominals=tuple(parse_instant(n) for n in nominals),
+                    is_catch_up=record.kind == "catchup",
+                )
+            )
+        return tuple(debts)
+
+    def _drop(self, step: Step, key: bytes, owner: str) -> None:
+        stored = step.batch.ops.get(keys.live(key)) or self._store.get(keys.live(key))
+        if stored is not None:
+            record = wire.live_from_bytes(stored)
+            if record.available_at is not None:
+                step.batch.delete(keys.timer(parse_instant(record.available_at), key))
+                step.timers_changed = True
+            if record.kind == "catchup":
+                step.batch.delete(keys.catch_up(record.priority, owner, record.version or 0))
+                step.catch_up_changed = True
+        step.drop_live(key)
+        step.debtors.add(owner)
+
+    def _freeze(self, step: Step, debts: Sequence[Debt], before: Schedule) -> None:
+        """What is still to be caught up belongs to the old version: keep that definition beside it."""
+        for debt in debts:
+            if not debt.is_catch_up or debt.version != before.version:
+                continue
+            key = debt.key.encode()
+            stored = step.batch.ops.get(keys.live(key)) or self._store.get(keys.live(key))
+            if stored is not None:
+                step.put_live(key, wire.frozen_record(stored, before))
+                step.debtors.add(before.schedule_id)
+
+    def _absorb_floor(self, step: Step, schedule_id: str, decision: Decision) -> None:
+        floor = step.floors.get(schedule_id, self._reader.floor(schedule_id))
+        if floor is not None and (decision.after is None or decision.delete or decision.after.floor >= floor):
+            step.drop_floor(schedule_id)
+
+    def _write_history(self, step: Step, command: Command, decision: Decision) -> None:
+        if decision.after is None:
+            return
+        value = wire.revision_to_bytes(
+            decision.after, decision.code, command.command_id, step.now, deleted=decision.delete
+        )
+        step.emit(self._catalogue.schedule_history, command.schedule_id.encode(), value)
+
+    def _run_manually(self, step: Step, schedule: Schedule, decision: Decision) -> None:
+        if decision.manual is None:
+            return
+        name = decision.manual.occurrence_id.rsplit(":", 1)[1]
+        value = wire.DispatchTemplate(schedule, step.record).value(
+            step.now, step.now, "manual", name=name, payload=decision.manual.payload
+        )
+        step.send(self._settler.target(schedule, step.record.shard), value, "manual", step.now)
+
+
+def _urgent_first(commands: Sequence[tuple[Input, Command]]) -> list[tuple[Input, Command]]:
+    first: list[tuple[Input, Command]] = []
+    rest: list[tuple[Input, Command]] = []
+    waiting: set[str] = set()
+    for record, command in commands:
+        if command.verb in URGENT and command.schedule_id not in waiting:
+            first.append((record, command))
+        else:
+            waiting.add(command.schedule_id)
+            rest.append((record, command))
+    return first + rest

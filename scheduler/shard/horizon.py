@@ -1,0 +1,287 @@
+"""The horizon: the occurrences of the next seconds, read from the store and encoded ahead of their time.
+
+At the instant only produce and commit remain. The horizon is a cache of the store in pages: each page covers the due
+keys up to `end`, every nominal of a schedule inside it is an item, and a change of a schedule kills its items exactly.
+It is bounded in bytes; when it is full a page simply ends earlier. Nothing in it is state: it can be dropped and read
+again at any time, after what was fired has been advanced in the store (`stale`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from sortedcontainers import SortedKeyList
+
+from scheduler.core.due import Due, due_after, due_key, instant_end, instant_of, schedule_of
+from scheduler.core.model import Nominal
+from scheduler.core.policy import nominal_at
+from scheduler.shard import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from scheduler.core.model import Schedule
+    from scheduler.state.store import Store
+
+ITEM_OVERHEAD = 400  # bytes of Python objects around an item's value (measured: tuple, key, entry, dict slots)
+CHUNK = 500  # candidates read at once
+
+
+class Target(NamedTuple):
+    """Where the occurrences of a schedule go."""
+
+    topic: str
+    partition: int
+    key: bytes
+
+
+class Entry:
+    """One schedule in one page. `key` is its due key in the store; `following` its first nominal after the page."""
+
+    __slots__ = ("alive", "following", "key", "limit_ms", "pending", "schedule_id", "target")
+
+    def __init__(self, schedule_id: str, key: bytes, target: Target, limit_ms: int | None) -> None:
+        self.schedule_id = schedule_id
+        self.key = key
+        self.target = target
+        self.limit_ms = limit_ms
+        self.following: Due | None = None
+        self.alive = True
+        self.pending = 0
+
+
+class Item(NamedTuple):
+    """One occurrence ready to be sent."""
+
+    key: bytes
+    value: bytes
+    entry: Entry
+    scheduled_for: int
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page while it is read: candidates in key order, items so far."""
+
+    end: bytes
+    candidates: deque[tuple[bytes, str]]
+    items: list[Item]
+    skip: set[str]
+    last: bytes
+
+
+class Horizon:
+    """Owned by one shard, used by its thread alone.
+
+    `prepare(schedule)` gives where occurrences go and a function that encodes one; `load` reads schedules by id.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        load: Callable[[list[str]], list[Schedule | None]],
+        prepare: Callable[[Schedule], tuple[Target, Callable[[int, int], bytes]]],
+        *,
+        span_ms: int,
+        max_bytes: int,
+    ) -> None:
+        self._store = store
+        self._load = load
+        self._prepare = prepare
+        self._span_ms = span_ms
+        self._page_ms = max(1000, span_ms // 6)
+        self._max_bytes = max_bytes
+        self.stale: deque[Entry] = deque()
+        self._order = count()  # breaks ties in the heap
+        self.reset(instant_end(0))
+
+    def reset(self, end: bytes) -> None:
+        """Forget everything read ahead; the next page begins after `end`."""
+        self.end = end
+        self.bytes = 0
+        self._main: deque[Item] = deque()
+        self._side: SortedKeyList[Item, bytes] = SortedKeyList(key=_key_of)
+        self._entries: dict[str, list[Entry]] = {}
+        self._following: list[tuple[bytes, int, Entry]] = []
+        self._page: _Page | None = None
+
+    # --- reading ahead
+
+    def extend(self, now: int) -> bool:
+        """Read one chunk ahead if the horizon is short of its span; False when there is nothing to read."""
+        page = self._page
+        if page is None:
+            wanted = now + self._span_ms
+            if instant_of(self.end) > wanted - self._page_ms or self.bytes >= self._max_bytes:
+                return False
+            # One page at a time, never further than a page beyond now when catching up, so that firing is not kept.
+            end = instant_end(min(wanted, max(instant_of(self.end), now) + self._page_ms))
+            page = self._page = _Page(end, deque(self._candidates(end)), [], set(), self.end)
+        self._read_chunk(page)
+        full = self.bytes >= self._max_bytes
+        if full and page.candidates:
+            self._cut(page)
+        if not page.candidates:
+            page.items.sort(key=_key_of)
+            self._main.extend(page.items)
+            self.end = page.end
+            self._page = None
+        return True
+
+    def _candidates(self, end: bytes) -> Iterator[tuple[bytes, str]]:
+        """Every schedule with a nominal in (self.end, end]: from the store, and those not advanced there yet."""
+        found = [
+            (key[1:], schedule_of(key[1:]))
+            for key in self._store.keys(keys.DUE + self.end + b"\x00", keys.DUE + end + b"\x00")
+        ]
+        seen = {schedule_id for _, schedule_id in found}
+        while self._following and self._following[0][0] <= end:
+            key, _, entry = heappop(self._following)
+            current = entry.alive and entry.following is not None and entry.following.key == key
+            if current and entry.schedule_id not in seen:
+                found.append((key, entry.schedule_id))
+        found.sort()
+        for key, schedule_id in found:
+            if not any(e.key == key for e in self._entries.get(schedule_id, ())):
+                yield key, schedule_id
+
+    def _read_chunk(self, page: _Page) -> None:
+        chunk = [page.candidates.popleft() for _ in range(min(CHUNK, len(page.candidates)))]
+        chunk = [(key, schedule_id) for key, schedule_id in chunk if schedule_id not in page.skip]
+        schedules = self._load([schedule_id for _, schedule_id in chunk])
+        for (key, _), schedule in zip(chunk, schedules, strict=True):
+            if schedule is not None:
+                page.items.extend(self._expand(schedule, key, page.end))
+                page.last = key
+
+    def _expand(self, schedule: Schedule, key: bytes, end: bytes) -> list[Item]:
+        """All nominals from the one at `key` up to `end`, encoded."""
+        due = _due_at(schedule, key)
+        target, encode = self._prepare(schedule)
+        entry = Entry(schedule.schedule_id, key, target, schedule.spec.max_lateness_ms)
+        items: list[Item] = []
+        while due is not None and due.key <= end:
+            value = encode(due.nominal.scheduled_for, due.nominal.available_at)
+            items.append(Item(due.key, value, entry, due.nominal.scheduled_for))
+            self.bytes += len(value) + ITEM_OVERHEAD
+            due = due_after(schedule, due.nominal.scheduled_for)
+        entry.following = due
+        entry.pending = len(items)
+        if items:
+            self._entries.setdefault(entry.schedule_id, []).append(entry)
+            if due is not None:
+                self._follow(entry)
+        return items
+
+    def _follow(self, entry: Entry) -> None:
+        """Remember that the schedule goes on behind what was read."""
+        if entry.following is not None:
+            heappush(self._following, (entry.following.key, next(self._order), entry))
+
+    def _cut(self, page: _Page) -> None:
+        """The horizon is full: end the page at the last candidate read and give back what lies behind it."""
+        page.candidates.clear()
+        page.end = page.last
+        kept: list[Item] = []
+        shortened: dict[str, Entry] = {}
+        for item in page.items:
+            if item.key <= page.end:
+                kept.append(item)
+                continue
+            entry = item.entry
+            entry.pending -= 1
+            self.bytes -= len(item.value) + ITEM_OVERHEAD
+            if entry.following is None or item.key < entry.following.key:
+                entry.following = Due(item.key, Nominal(item.scheduled_for, instant_of(item.key)))
+                shortened[entry.schedule_id] = entry
+        for entry in shortened.values():
+            if entry.following is not None:
+                self._follow(entry)
+        page.items = kept
+
+    # --- changes
+
+    def arm(self, schedule: Schedule, due: Due) -> None:
+        """A schedule has a new place: if it lies in what was already read, its items join at once."""
+        end = self.end
+        if self._page is not None:
+            self._page.skip.add(schedule.schedule_id)
+            end = self._page.end
+        if due.key <= end:
+            self._side.update(self._expand(schedule, due.key, end))
+
+    def disarm(self, schedule_id: str) -> None:
+        """Kill a schedule's items: it changed, paused or went."""
+        for entry in self._entries.pop(schedule_id, ()):
+            entry.alive = False
+        if self._page is not None:
+            self._page.skip.add(schedule_id)
+
+    @property
+    def overfull(self) -> bool:
+        """Twice the bound: a storm of near creates; the shard then drops the horizon and reads it again."""
+        return self.bytes > 2 * self._max_bytes
+
+    # --- firing
+
+    def due(self, now: int, limit: int) -> list[Item]:
+        """The first items that may start now, in key order; dead ones are among them. Nothing is removed."""
+        bound = min(instant_end(now), self.end)
+        taken: list[Item] = []
+        for item in self._main:
+            if item.key > bound or len(taken) == limit:
+                break
+            taken.append(item)
+        if self._side and self._side[0].key <= bound:
+            side = list(self._side.irange_key(None, bound))[:limit]
+            taken = sorted(taken + side, key=_key_of)[:limit]
+        return taken
+
+    def fired(self, items: Iterable[Item]) -> None:
+        """These items are committed: remove them, and note the entries that can be advanced."""
+        main, side = self._main, self._side
+        for item in items:
+            if main and main[0] is item:
+                main.popleft()
+            else:
+                side.remove(item)
+            self.bytes -= len(item.value) + ITEM_OVERHEAD
+            entry = item.entry
+            entry.pending -= 1
+            if entry.pending == 0 and entry.alive:
+                self.stale.append(entry)
+
+    def advanced(self, entry: Entry) -> None:
+        """The store now has this entry at its following place."""
+        entries = self._entries.get(entry.schedule_id)
+        if entries is not None and entry in entries:
+            entries.remove(entry)
+            if not entries:
+                del self._entries[entry.schedule_id]
+
+    def next_instant(self) -> int | None:
+        """When the next item falls due, as far as the horizon reaches."""
+        first = [source[0].key for source in (self._main, self._side) if source]
+        return instant_of(min(first)) if first else None
+
+
+def _key_of(item: Item) -> bytes:
+    return item.key
+
+
+def _due_at(schedule: Schedule, key: bytes) -> Due | None:
+    """The nominal whose due key this is: at or shortly before the key's instant; None if there is none."""
+    if not schedule.spec.window_ms:
+        return Due(key, Nominal(instant_of(key), instant_of(key)))
+    nominal = schedule.next_after(instant_of(key) - schedule.spec.window_ms - 1)
+    while nominal is not None:
+        at = nominal_at(schedule, nominal)
+        found = due_key(at.available_at, schedule.spec.priority, schedule.schedule_id)
+        if found >= key:
+            return Due(found, at) if found == key else None
+        nominal = schedule.next_after(nominal)
+    return None

@@ -1,0 +1,101 @@
+"""The store's keys: see the table in `state/store.py`."""
+
+from __future__ import annotations
+
+from scheduler.core.due import instant_end
+
+SCHEDULE = b"s"
+LIVE = b"l"
+RECORD = b"h"
+DUE = b"d"
+PLACE = b"k"
+TIMER = b"t"
+CATCH_UP = b"c"
+EXPIRY = b"x"
+META = b"m"
+
+PREFIXES_FROM_TOPICS = (SCHEDULE, LIVE, RECORD)
+PREFIXES_DERIVED = (DUE, PLACE, TIMER, CATCH_UP, EXPIRY)
+
+_SEPARATOR = b"\x00"
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The first key after all keys with this prefix."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def schedule(schedule_id: str) -> bytes:
+    return SCHEDULE + schedule_id.encode()
+
+
+def place(schedule_id: str) -> bytes:
+    return PLACE + schedule_id.encode()
+
+
+def place_value(due_key: bytes, scheduled_for: int) -> bytes:
+    return scheduled_for.to_bytes(8) + due_key
+
+
+def split_place(value: bytes) -> tuple[bytes, int]:
+    """(due key, nominal)."""
+    return value[8:], int.from_bytes(value[:8])
+
+
+def live(topic_key: bytes) -> bytes:
+    """`<kind>:<owner>:<id>` by owner first, so that one look finds all that a schedule owes."""
+    kind, owner, name = topic_key.split(b":", 2)
+    return LIVE + owner + _SEPARATOR + kind + b":" + name
+
+
+def live_topic_key(key: bytes) -> bytes:
+    """Back from the store's key to the topic's."""
+    owner, _, rest = key[1:].partition(_SEPARATOR)
+    kind, _, name = rest.partition(b":")
+    return kind + b":" + owner + b":" + name
+
+
+def live_of(owner: str) -> tuple[bytes, bytes]:
+    """The range of all live records of one owner."""
+    start = LIVE + owner.encode() + _SEPARATOR
+    return start, after_prefix(start)
+
+
+def timer(instant: int, topic_key: bytes) -> bytes:
+    return TIMER + instant.to_bytes(8) + topic_key
+
+
+def split_timer(key: bytes) -> tuple[int, bytes]:
+    """(instant, key on the live topic)."""
+    return int.from_bytes(key[1:9]), key[9:]
+
+
+def timers_until(instant: int) -> tuple[bytes, bytes]:
+    return TIMER, TIMER + instant_end(instant)
+
+
+def catch_up(priority: int, owner: str, version: int) -> bytes:
+    return CATCH_UP + bytes([priority]) + owner.encode() + _SEPARATOR + b"%d" % version
+
+
+def catch_ups(priority: int) -> bytes:
+    """The beginning of all catch-up keys of a priority."""
+    return CATCH_UP + bytes([priority])
+
+
+def split_catch_up(key: bytes) -> tuple[str, int]:
+    """(owner, version)."""
+    owner, _, version = key[2:].partition(_SEPARATOR)
+    return owner.decode(), int(version)
+
+
+def expiry(instant: int, schedule_id: str) -> bytes:
+    return EXPIRY + instant.to_bytes(8) + schedule_id.encode()
+
+
+def split_expiry(key: bytes) -> tuple[int, str]:
+    return int.from_bytes(key[1:9]), key[9:].decode()
+
+
+def meta(name: str) -> bytes:
+    return META + name.encode()

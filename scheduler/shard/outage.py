@@ -1,0 +1,195 @@
+"""After an outage: what fell due while nobody looked is decided in slices, and caught up under a budget.
+
+On-time work never waits for it. A slice takes the next schedules of a backlog, decides everything each of them owes,
+moves it to its next future nominal, and moves the backlog's lower end past it, all in one transaction. What a policy
+wants to run although it is late becomes a catch-up record and is dispatched as the tenant's budget allows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Raw
+
+from scheduler import wire
+from scheduler.core.due import Backlog, instant_end, position, priority_of, schedule_of
+from scheduler.core.identity import tenant_of
+from scheduler.core.model import Priority, State
+from scheduler.core.policy import Look, Rules, settle
+from scheduler.shard import keys
+from scheduler.shard.settle import Settler
+from scheduler.shard.step import completed, floored
+
+if TYPE_CHECKING:
+    from scheduler.core.model import Schedule
+    from scheduler.core.record import ShardRecord
+    from scheduler.shard.step import Reader, Step
+    from scheduler.state.store import Store
+    from topics.catalog import Catalogue
+
+SLICE = 200  # schedules decided in one step: some 20 ms
+KEYS_A_SLICE = 20_000  # due keys looked at in one step, those of other priorities included
+
+
+def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
+    """The shard was away until now: everything between its cursor and now is a backlog, most urgent first."""
+    until = instant_end(now)
+    if until <= record.cursor:
+        return record
+    new = tuple(Backlog(p, record.cursor, until, reason, record.seen_until) for p in Priority)
+    backlogs = sorted(record.backlogs + new, key=lambda backlog: (backlog.priority, backlog.after))
+    return record.moved(cursor=until, backlogs=tuple(backlogs))
+
+
+class Outage:
+    """Decides backlogs and dispatches catch-up. One per shard; its only memory is each tenant's budget."""
+
+    def __init__(self, store: Store, reader: Reader, catalogue: Catalogue, rules: Rules, budget: Budget) -> None:
+        self._store = store
+        self._reader = reader
+        self._catalogue = catalogue
+        self._rules = rules
+        self._budget = budget
+        self._settler = Settler(catalogue, store)
+
+    # --- backlogs
+
+    def decide_slice(self, step: Step) -> None:
+        """Decide the next schedules of the most urgent backlog."""
+        backlog = step.record.backlogs[0]
+        due, reached = self._next(backlog)
+        names = [schedule_of(key) for key in due]
+        self._reader.touch(step, names)
+        for key, name in zip(due, names, strict=True):
+            self._decide(step, name, key, backlog)
+        rest = step.record.backlogs[1:]
+        if reached < backlog.until:
+            rest = (backlog._replace(after=reached), *rest)
+        step.record = step.record.moved(backlogs=rest)
+        step.passed = True
+        for name in names:
+            self._replace(step, name)
+
+    def _next(self, backlog: Backlog) -> tuple[list[bytes], bytes]:
+        """The next due keys of the backlog, and how far it is decided once they are."""
+        found: list[bytes] = []
+        start, end = keys.DUE + backlog.after + b"\x00", keys.DUE + backlog.until + b"\x00"
+        for seen, stored in enumerate(self._store.keys(start, end)):
+            key = stored[1:]
+            if priority_of(key) == backlog.priority:
+                found.append(key)
+            if len(found) == SLICE or seen == KEYS_A_SLICE:
+                return found, key
+        return found, backlog.until
+
+    def _decide(self, step: Step, name: str, key: bytes, backlog: Backlog) -> None:
+        touched = step.touched[name]
+        schedule = touched.schedule
+        if schedule is None or schedule.state is not State.ACTIVE or touched.place != key or touched.saved:
+            return  # a command of this very step has settled it
+        due = position(schedule, step.record.cursor, step.record.backlogs)
+        if due is None:
+            return
+        look = Look(step.now, backlog.seen_until, self._rules, backlog.reason)
+        settlement = settle(schedule, due.nominal.scheduled_for, look)
+        self._settler.settle(step, schedule, settlement)
+        following = schedule.next_after(due.nominal.scheduled_for)
+        if settlement.waiting or (following is not None and following <= step.now):
+            step.put_floor(name, step.now)
+
+    def _replace(self, step: Step, name: str) -> None:
+        """The schedule's new place, with the backlog moved and its floor raised; a finished one is left to complete."""
+        touched = step.touched[name]
+        schedule = touched.schedule
+        if touched.saved or schedule is None or schedule.state is not State.ACTIVE:
+            return
+        floor = step.floors.get(name)
+        if floor is not None:
+            schedule = floored(schedule, floor)
+        touched.due = position(schedule, step.record.cursor, step.record.backlogs)
+        touched.moved = True
+        if touched.due is None:
+            step.save(completed(schedule, step.now))
+
+    # --- catch-up
+
+    def dispatch_catch_up(self, step: Step, limit: int) -> None:
+        """Dispatch what is to be caught up, most urgent first, as far as the tenants' budgets go."""
+        for priority in Priority:
+            start = keys.catch_ups(priority)
+            end = keys.after_prefix(start)
+            while limit > 0:
+                key = next(iter(self._store.keys(start, end)), None)
+                if key is None:
+                    break
+                tenant = tenant_of(keys.split_catch_up(key)[0])
+                after_tenant = start[:2] + tenant.encode() + b"0"  # '0' follows '/'
+                limit -= self._catch_up_tenant(step, key, after_tenant, tenant, limit)
+                start = after_tenant
+
+    def _catch_up_tenant(self, step: Step, start: bytes, end: bytes, tenant: str, limit: int) -> int:
+        allowed = min(limit, self._budget.available(tenant, step.now))
+        done = 0
+        if allowed <= 0:
+            return 0
+        for key in self._store.keys(start, end):
+            if done >= allowed:
+                break
+            done += self._catch_up_schedule(step, key, allowed - done)
+        self._budget.spend(tenant, done)
+        return done
+
+    def _catch_up_schedule(self, step: Step, key: bytes, allowed: int) -> int:
+        owner, version = keys.split_catch_up(key)
+        live_key = wire.live_key("catchup", owner, str(version))
+        stored = self._store.get(keys.live(live_key))
+        if owner in step.debtors or owner in step.touched:
+            return 0  # this step has already changed what it owes; the next one sees it whole
+        if stored is None:
+            step.batch.delete(key)
+            return 0
+        record = wire.live_from_bytes(stored)
+        definition = self._definition(owner, record.definition)
+        runs = wire.catch_up_runs(record)
+        due = runs if definition is None else runs[:allowed]
+        if definition is not None:
+            for run in due:
+                self._settler.dispatch(step, definition, run)
+        if len(due) < len(runs):
+            step.put_live(live_key, wire.catch_up_rest(record, len(due)))
+        else:
+            step.drop_live(live_key)
+            step.batch.delete(key)
+            step.catch_up_changed = True
+        step.debtors.add(owner)
+        return len(due)
+
+    def _definition(self, owner: str, frozen: object) -> Schedule | None:
+        if isinstance(frozen, Raw):
+            return wire.schedule_from_bytes(bytes(frozen))
+        return self._reader.schedules([owner])[0]
+
+
+class Budget:
+    """Token buckets by tenant: `per_s` occurrences a second, a second's worth at once."""
+
+    def __init__(self, per_s: float, overrides: dict[str, float] | None = None) -> None:
+        self._per_s = per_s
+        self._overrides = overrides or {}
+        self._buckets: dict[str, tuple[float, int]] = {}  # tokens, as of
+
+    def rate(self, tenant: str) -> float:
+        return self._overrides.get(tenant, self._per_s)
+
+    def available(self, tenant: str, now: int) -> int:
+        """How many may be dispatched now."""
+        rate = self.rate(tenant)
+        most = max(1.0, rate)
+        tokens, as_of = self._buckets.get(tenant, (most, now))
+        tokens = min(most, tokens + max(0, now - as_of) * rate / 1000)
+        self._buckets[tenant] = (tokens, max(now, as_of))
+        return int(tokens + 1e-9)
+
+    def spend(self, tenant: str, count: int) -> None:
+        tokens, as_of = self._buckets[tenant]
+        self._buckets[tenant] = (tokens - count, as_of)

@@ -1,0 +1,163 @@
+"""Changelog records to the store: what a restore applies, and the indexes it derives on the way.
+
+Whose truth is it: the topics'. Records are applied in the order shards, live, schedules, because a schedule's place in
+the due index follows from the other two. Each batch also holds the position up to which its topic was applied, so a
+restore that is cut off goes on where it stopped. Every record is the whole new value of its key, never a delta: folding
+a compacted log therefore gives the same store as folding the full one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler import wire
+from scheduler.core.model import COMPLETED_RETENTION_MS
+from scheduler.core.record import ShardRecord
+from scheduler.core.time import parse_instant
+from scheduler.errors import StateCorrupted
+from scheduler.shard import keys
+from scheduler.shard.step import floored, move, place_of
+from scheduler.state.store import Batch
+from topics import catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.state.store import Store
+
+ORDER = (catalog.SHARDS, catalog.LIVE, catalog.SCHEDULES)
+_APPLIED = "applied."
+
+
+class Change(NamedTuple):
+    """One changelog record. `step` is the number in its header, None if it has none: then no shard wrote it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    step: int | None
+
+
+class Rebuild:
+    """Applies changelog records of one shard: for each topic of ORDER, from `position(topic)` to its end."""
+
+    def __init__(self, store: Store, shard: int) -> None:
+        self._store = store
+        self._record = ShardRecord(shard=shard)
+        self._floors: dict[str, int] = {}
+        self._last_step: dict[str, int] = {}
+        self.foreign = 0  # records no shard of ours wrote: passed over, and an alarm
+        stored = store.get(keys.RECORD)
+        if stored is not None:
+            self._record = wire.record_from_bytes(stored)
+
+    def position(self, topic: str) -> int:
+        """The next offset to apply of a changelog topic (base name)."""
+        stored = self._store.get(keys.meta(_APPLIED + topic))
+        return 0 if stored is None else int(stored)
+
+    def begin(self, topic: str) -> None:
+        """The topics before it are whole now."""
+        if topic == catalog.SCHEDULES:
+            for _, value in self._store.items(keys.LIVE, keys.after_prefix(keys.LIVE)):
+                live = wire.live_from_bytes(value)
+                if live.kind == "floor" and live.floor is not None:
+                    self._floors[live.owner] = parse_instant(live.floor)
+
+    def apply(self, topic: str, changes: Sequence[Change], next_offset: int) -> None:
+        """One batch of records, in offset order. Raises StateCorrupted for records that cannot be read."""
+        newest: dict[bytes, bytes | None] = {}
+        for change in changes:
+            last = self._last_step.get(topic, 0)
+            if change.step is None or change.step < last or change.key is None:
+                self.foreign += 1
+                continue
+            self._last_step[topic] = change.step
+            newest[change.key] = change.value
+        batch = Batch()
+        if topic == catalog.SHARDS:
+            self._apply_record(batch, newest)
+        elif topic == catalog.LIVE:
+            self._apply_live(batch, newest)
+        else:
+            self._apply_schedules(batch, newest)
+        batch.put(keys.meta(_APPLIED + topic), b"%d" % next_offset)
+        self._store.write(batch)
+
+    def _apply_record(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
+        value = newest.get(b"%d" % self._record.shard)
+        if value is not None:
+            self._record = wire.record_from_bytes(value)
+            batch.put(keys.RECORD, value)
+
+    def _apply_live(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
+        for key, value in newest.items():
+            stored_key = keys.live(key)
+            before = self._store.get(stored_key)
+            if before is not None:
+                for derived in _derived_of_live(key, before):
+                    batch.delete(derived)
+            if value is None:
+                batch.delete(stored_key)
+                continue
+            batch.put(stored_key, value)
+            for derived in _derived_of_live(key, value):
+                batch.put(derived, b"")
+
+    def _apply_schedules(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
+        names = [key.decode() for key in newest]
+        places = self._store.get_many([keys.place(name) for name in names])
+        for name, place, value in zip(names, places, newest.values(), strict=True):
+            old = None if place is None else keys.split_place(place)[0]
+            if value is None:
+                batch.delete(keys.schedule(name))
+                move(batch, name, old, None)
+                continue
+            batch.put(keys.schedule(name), value)
+            schedule = wire.schedule_from_bytes(value)
+            if name in self._floors:
+                schedule = floored(schedule, self._floors[name])
+            move(batch, name, old, place_of(schedule, self._record))
+            if schedule.completed_at is not None:
+                batch.put(keys.expiry(schedule.completed_at + COMPLETED_RETENTION_MS, name), b"")
+
+
+def _derived_of_live(key: bytes, value: bytes) -> list[bytes]:
+    live = wire.live_from_bytes(value)
+    if live.kind == "owed" and live.available_at is not None:
+        return [keys.timer(parse_instant(live.available_at), key)]
+    if live.kind == "catchup":
+        return [keys.catch_up(live.priority, live.owner, live.version or 0)]
+    return []
+
+
+class Identity(NamedTuple):
+    """Whose store this is. One of another cluster, namespace, shard count or shard is refused, never guessed at."""
+
+    cluster: str
+    namespace: str
+    shards: int
+    shard: int
+
+    def text(self) -> bytes:
+        return f"cluster={self.cluster} namespace={self.namespace} shards={self.shards} shard={self.shard}".encode()
+
+
+def claim(store: Store, identity: Identity) -> None:
+    """Write the identity into a new store, or check it. Raises StateCorrupted when it is another one's."""
+    key = keys.meta("identity")
+    found = store.get(key)
+    if found is None:
+        batch = Batch()
+        batch.put(key, identity.text())
+        store.write(batch)
+    elif found != identity.text():
+        raise StateCorrupted(
+            f"this store belongs to {found.decode(errors='replace')}, not to {identity.text().decode()}: point "
+            "data_dir elsewhere, or delete the store if it is no longer wanted (it is rebuilt from the topics)"
+        )
+
+
+def mark_applied(batch: Batch, topic: str, next_offset: int) -> None:
+    """Note in a step's own batch that the changelog is applied so far."""
+    batch.put(keys.meta(_APPLIED + topic), b"%d" % next_offset)

@@ -1,0 +1,79 @@
+"""Writing down what becomes of a schedule's nominals: the one place where a settlement turns into records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scheduler import wire
+from scheduler.core.model import PRIORITY_NAMES
+from scheduler.core.time import stamp
+from scheduler.shard import keys
+from scheduler.shard.horizon import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler.core.model import Run, Schedule
+    from scheduler.core.policy import Settlement
+    from scheduler.shard.step import Step
+    from scheduler.state.store import Store
+    from topics.catalog import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Settler:
+    """Writes what became of a schedule's nominals: dispatches, debts, and a record for what will not run."""
+
+    catalogue: Catalogue
+    store: Store
+
+    def settle(self, step: Step, definition: Schedule, settlement: Settlement) -> None:
+        for run in settlement.runs:
+            self.dispatch(step, definition, run)
+        for nominal in settlement.waiting:
+            self._owe(step, definition, nominal.scheduled_for, nominal.available_at)
+        if settlement.catch_up:
+            self._owe_catch_up(step, definition, settlement.catch_up)
+        for gone in settlement.gone:
+            value = wire.occurrence_to_bytes(definition, gone, step.now)
+            step.emit(self.catalogue.occurrences, wire.occurrence_key(definition, gone), value)
+            step.gone.append((gone.state, gone.reason, gone.count))
+
+    def dispatch(self, step: Step, definition: Schedule, run: Run) -> None:
+        value = wire.DispatchTemplate(definition, step.record).value(
+            run.scheduled_for, run.available_at, run.origin, run.stands_for
+        )
+        step.send(self.target(definition, step.record.shard), value, run.origin, run.available_at)
+
+    def target(self, definition: Schedule, shard: int) -> Target:
+        spec = definition.spec
+        key = definition.schedule_id.encode()
+        topic = self.catalogue.dispatch(spec.lane, PRIORITY_NAMES[spec.priority])
+        return Target(topic, self.catalogue.dispatch_partition(key, shard), key)
+
+    def _owe(self, step: Step, definition: Schedule, scheduled_for: int, available_at: int) -> None:
+        """A nominal whose window is still open outlives its place in the due index."""
+        template = wire.DispatchTemplate(definition, step.record)
+        target = self.target(definition, step.record.shard)
+        occurrence = f"{definition.version}:{stamp(scheduled_for)}"
+        key = wire.live_key("owed", definition.schedule_id, occurrence)
+        value = template.value(scheduled_for, available_at)
+        record = wire.owed_record(definition, scheduled_for, available_at, target.topic, value)
+        step.put_live(key, record)
+        step.batch.put(keys.timer(available_at, key), b"")
+        step.timers_changed = True
+        step.debtors.add(definition.schedule_id)
+
+    def _owe_catch_up(self, step: Step, definition: Schedule, runs: Sequence[Run]) -> None:
+        """Runs for the budget; an earlier outage's that still wait keep their turn before them."""
+        owner = definition.schedule_id
+        key = wire.live_key("catchup", owner, str(definition.version))
+        stored = step.batch.ops.get(keys.live(key)) or self.store.get(keys.live(key))
+        waiting = [] if stored is None else wire.catch_up_runs(wire.live_from_bytes(stored))
+        current = step.touched[owner].schedule
+        frozen = current is None or current.version != definition.version
+        step.put_live(key, wire.catch_up_record([*waiting, *runs], definition, step.now, frozen=frozen))
+        step.batch.put(keys.catch_up(definition.spec.priority, owner, definition.version), b"")
+        step.catch_up_changed = True
+        step.debtors.add(owner)

@@ -1,0 +1,222 @@
+"""One step of a shard: everything that commits together, and what follows the commit.
+
+A step is built from the store and the step itself (a schedule changed twice in one step is seen changed), committed by
+`runtime/transaction.py`, and only then applied to store and horizon. A step that is thrown away leaves no trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler import wire
+from scheduler.core.due import Due, position
+from scheduler.core.model import COMPLETED_RETENTION_MS, Schedule, State
+from scheduler.shard import keys
+from scheduler.state.store import Batch
+from topics.messages import STEP_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scheduler.core.record import ShardRecord
+    from scheduler.shard.horizon import Item, Target
+    from scheduler.state.store import Store
+    from topics.catalog import Catalogue
+
+Headers = list[tuple[str, bytes]]
+
+
+class Record(NamedTuple):
+    """One record to be produced."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    partition: int
+    headers: Headers | None = None
+
+
+class Forward(NamedTuple):
+    """A command that belongs to another partition: copied there by a plain producer before this step commits."""
+
+    key: bytes
+    value: bytes
+    partition: int
+    headers: Headers
+
+
+@dataclass(slots=True)
+class Touched:
+    """A schedule as the step leaves it. `place` is its due key in the store; `due` its new place if it has one."""
+
+    schedule: Schedule | None
+    place: bytes | None
+    due: Due | None = None
+    saved: bool = False  # its record changed
+    moved: bool = False  # only its place changed, to `due`
+
+
+@dataclass(slots=True)
+class Step:
+    """See the module's docstring. `taken` are the horizon's items this step uses up, `items` those it dispatches."""
+
+    now: int
+    record: ShardRecord
+    catalogue: Catalogue
+    taken: list[Item] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    forwards: list[Forward] = field(default_factory=list)
+    batch: Batch = field(default_factory=Batch)
+    touched: dict[str, Touched] = field(default_factory=dict)
+    floors: dict[str, int | None] = field(default_factory=dict)
+    debtors: set[str] = field(default_factory=set)  # owners whose live records this step changes
+    sent: list[tuple[str, int]] = field(default_factory=list)  # origin, available_at of single dispatches: for metrics
+    timers_changed: bool = False
+    catch_up_changed: bool = False
+    answered: list[str] = field(default_factory=list)  # codes of the answers, for metrics
+    gone: list[tuple[str, str, int]] = field(default_factory=list)  # state, reason, count: for metrics
+    consumed: int = 0  # input records this step answers
+    finished: int = 0  # how many of the shard's finished schedules this step completes
+    broken: int = 0  # how many of its broken ones it marks
+    passed: bool = False  # positions or backlogs moved, which is worth committing alone
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to commit."""
+        return not (self.items or self.records or self.forwards or self.passed)
+
+    @property
+    def headers(self) -> Headers:
+        """What every changelog record of this step carries."""
+        return [(STEP_HEADER, b"%d" % self.record.step)]
+
+    def emit(self, topic: str, key: bytes, value: bytes | None, headers: Headers | None = None) -> None:
+        """A record on the shard's own partition of one of the co-partitioned topics."""
+        self.records.append(Record(topic, key, value, self.record.shard, headers))
+
+    def send(self, target: Target, value: bytes, origin: str, available_at: int) -> None:
+        """One dispatch that does not come from the horizon."""
+        self.records.append(Record(target.topic, target.key, value, target.partition))
+        self.sent.append((origin, available_at))
+
+    # --- live records
+
+    def put_live(self, key: bytes, value: bytes) -> None:
+        """Owe something: `key` is the topic's key."""
+        self.emit(self.catalogue.live, key, value, self.headers)
+        self.batch.put(keys.live(key), value)
+
+    def drop_live(self, key: bytes) -> None:
+        """It is owed no more."""
+        self.emit(self.catalogue.live, key, None, self.headers)
+        self.batch.delete(keys.live(key))
+
+    def put_floor(self, schedule_id: str, floor: int) -> None:
+        self.put_live(wire.live_key("floor", schedule_id), wire.floor_record(schedule_id, floor))
+        self.floors[schedule_id] = floor
+
+    def drop_floor(self, schedule_id: str) -> None:
+        self.drop_live(wire.live_key("floor", schedule_id))
+        self.floors[schedule_id] = None
+
+    # --- schedules
+
+    def save(self, schedule: Schedule) -> None:
+        """The schedule as it now is; the newest save of a step reaches the topic."""
+        touched = self.touched[schedule.schedule_id]
+        touched.schedule = schedule
+        touched.saved = True
+
+    def remove(self, schedule_id: str) -> None:
+        """Delete a schedule and never use its versions again."""
+        touched = self.touched[schedule_id]
+        if touched.schedule is not None:
+            version = max(self.record.deleted_version, touched.schedule.version)
+            self.record = self.record.moved(deleted_version=version)
+        touched.schedule = None
+        touched.saved = True
+
+    def seal(self) -> None:
+        """Write what the touched schedules came to, and the shard record: the step is then complete."""
+        for schedule_id, touched in self.touched.items():
+            if touched.saved:
+                self._write(schedule_id, touched)
+            elif touched.moved:
+                move(self.batch, schedule_id, touched.place, touched.due)
+        value = wire.record_to_bytes(self.record, self.now)
+        self.emit(self.catalogue.shard_records, b"%d" % self.record.shard, value, self.headers)
+        self.batch.put(keys.RECORD, value)
+
+    def _write(self, schedule_id: str, touched: Touched) -> None:
+        schedule = touched.schedule
+        key = keys.schedule(schedule_id)
+        value = None if schedule is None else wire.schedule_to_bytes(schedule)
+        self.emit(self.catalogue.schedules, key[1:], value, self.headers)
+        if schedule is None or value is None:
+            self.batch.delete(key)
+            touched.due = None
+        else:
+            self.batch.put(key, value)
+            touched.due = place_of(schedule, self.record)
+            if schedule.completed_at is not None:
+                self.batch.put(keys.expiry(schedule.completed_at + COMPLETED_RETENTION_MS, schedule_id), b"")
+        move(self.batch, schedule_id, touched.place, touched.due)
+
+
+def place_of(schedule: Schedule, record: ShardRecord) -> Due | None:
+    """Where a schedule stands in the due index: only active ones do."""
+    if schedule.state is not State.ACTIVE:
+        return None
+    return position(schedule, record.cursor, record.backlogs)
+
+
+def move(batch: Batch, schedule_id: str, old: bytes | None, due: Due | None) -> None:
+    """Give a schedule its new place in the due index."""
+    if old is not None:
+        batch.delete(keys.DUE + old)
+    if due is not None:
+        batch.put(keys.DUE + due.key, b"")
+        batch.put(keys.place(schedule_id), keys.place_value(due.key, due.nominal.scheduled_for))
+    elif old is not None:
+        batch.delete(keys.place(schedule_id))
+
+
+class Reader:
+    """Reads schedules of the store, with their floors and places."""
+
+    def __init__(self, store: Store, floors: dict[str, int]) -> None:
+        self._store = store
+        self._floors = floors
+
+    def schedules(self, ids: list[str]) -> list[Schedule | None]:
+        """The schedules of these ids, floors applied; None where there is none."""
+        values = self._store.get_many([keys.schedule(i) for i in ids])
+        return [self._floored(wire.schedule_from_bytes(v)) if v is not None else None for v in values]
+
+    def touch(self, step: Step, ids: Iterable[str]) -> None:
+        """Bring schedules and their places into the step."""
+        new = [i for i in dict.fromkeys(ids) if i not in step.touched]
+        places = self._store.get_many([keys.place(i) for i in new])
+        for schedule_id, schedule, place in zip(new, self.schedules(new), places, strict=True):
+            old = None if place is None else keys.split_place(place)[0]
+            step.touched[schedule_id] = Touched(schedule, old)
+
+    def floor(self, schedule_id: str) -> int | None:
+        """The floor a decision after an outage left beside the schedule record."""
+        return self._floors.get(schedule_id)
+
+    def _floored(self, schedule: Schedule) -> Schedule:
+        floor = self._floors.get(schedule.schedule_id) if self._floors else None
+        return schedule if floor is None else floored(schedule, floor)
+
+
+def floored(schedule: Schedule, floor: int) -> Schedule:
+    """The schedule with everything up to `floor` decided."""
+    return schedule if floor <= schedule.floor else replace(schedule, floor=floor)
+
+
+def completed(schedule: Schedule, now: int) -> Schedule:
+    """An active schedule that has fired for the last time."""
+    return replace(schedule, state=State.COMPLETED, completed_at=now)

@@ -1,0 +1,88 @@
+"""The store on disk: RocksDB through rocksdict, raw bytes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
+
+from scheduler.errors import StateCorrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from scheduler.state.store import Batch
+
+MIB = 1024 * 1024
+_WRITE_BUFFER = 16 * MIB  # two of them a shard; the memory of a process does not grow with its schedules
+
+
+class RocksStore:
+    """A `Store` in a directory of its own. Raises StateCorrupted with the next step when the disk refuses."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_compression_type(DBCompressionType.lz4())
+        options.set_write_buffer_size(_WRITE_BUFFER)
+        options.set_max_write_buffer_number(2)
+        options.set_max_background_jobs(2)
+        options.set_max_open_files(256)
+        options.set_keep_log_file_num(2)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._db = Rdict(str(directory), options)
+        except Exception as fault:  # rocksdict raises bare Exception
+            raise self._refused("opened", fault) from fault
+
+    def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self._db.get(key)
+        return value
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        if not keys:
+            return []
+        values: Any = self._db.get(list(keys))
+        return list(values)
+
+    def write(self, batch: Batch) -> None:
+        if not batch.ops:
+            return
+        native = WriteBatch(raw_mode=True)
+        for key, value in batch.ops.items():
+            if value is None:
+                native.delete(key)
+            else:
+                native.put(key, value)
+        try:
+            self._db.write(native)
+        except Exception as fault:  # as above
+            raise self._refused("written", fault) from fault
+
+    def keys(self, start: bytes, end: bytes) -> Iterator[bytes]:
+        yield from self._db.keys(from_key=start, read_opt=self._bounded(end))
+
+    def items(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        yield from self._db.items(from_key=start, read_opt=self._bounded(end))
+
+    def forget(self, start: bytes, end: bytes) -> None:
+        if start < end:
+            self._db.delete_range(start, end)
+
+    def close(self) -> None:
+        self._db.close()
+
+    @staticmethod
+    def _bounded(end: bytes) -> ReadOptions:
+        # Only the upper bound: with both bounds set, some orders of setting them silently give no rows.
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        return options
+
+    def _refused(self, done: str, fault: Exception) -> StateCorrupted:
+        return StateCorrupted(
+            f"the store {self._directory} could not be {done}: {fault}. Free disk space or mend its permissions and "
+            "start again; or delete the directory: it is rebuilt from the topics"
+        )

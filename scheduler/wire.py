@@ -1,0 +1,628 @@
+"""Wire values to core values and back; nothing else. Everything a shard reads or writes as JSON passes here."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from scheduler.core.due import Backlog, due_key, instant_end, instant_of, priority_of, schedule_of
+from scheduler.core.identity import tenant_of
+from scheduler.core.model import (
+    DEFAULT_MAX_LATENESS_MS,
+    PRIORITY_BY_NAME,
+    PRIORITY_NAMES,
+    Answer,
+    Gone,
+    Misfire,
+    MisfireKind,
+    Origin,
+    Run,
+    Schedule,
+    Spec,
+    State,
+)
+from scheduler.core.record import FORMAT, ShardRecord
+from scheduler.core.time import format_instant, parse_instant, stamp
+from scheduler.core.trigger import Trigger, parse_trigger
+from scheduler.errors import StateCorrupted
+from topics import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from scheduler.core.command import Command
+    from scheduler.core.decide import Decision
+    from scheduler.core.problem import Problem
+
+_to_json = msgspec.json.Encoder().encode
+_plain = msgspec.json.Decoder().decode
+_schedule = msgspec.json.Decoder(m.Schedule).decode
+_shard = msgspec.json.Decoder(m.Shard).decode
+_live = msgspec.json.Decoder(m.Live).decode
+
+
+# --- schedules ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Unplannable:
+    """A stored trigger that today's tables or parser refuse: it names no nominal, and its schedule is broken."""
+
+    wire: bytes
+    why: str
+
+    def next_after(self, t: int) -> int | None:
+        del t
+        return None
+
+    def prev_before(self, t: int) -> int | None:
+        del t
+        return None
+
+    def count_between(self, a: int, b: int) -> int:
+        del a, b
+        return 0
+
+    def between(self, a: int, b: int, limit: int) -> list[int]:
+        del a, b, limit
+        return []
+
+    def newest_before(self, t: int, k: int, after: int) -> list[int]:
+        del t, k, after
+        return []
+
+    def to_wire(self) -> dict[str, object]:
+        fields: dict[str, object] = _plain(self.wire)
+        return fields
+
+
+def schedule_to_bytes(schedule: Schedule) -> bytes:
+    """The value of `scheduler.schedules`, which is also the store's."""
+    return _to_json(
+        m.Schedule(
+            schedule_id=schedule.schedule_id,
+            tenant=tenant_of(schedule.schedule_id),
+            state=schedule.state.value,
+            version=schedule.version,
+            revision=schedule.revision,
+            created_at=format_instant(schedule.created_at),
+            updated_at=format_instant(schedule.updated_at),
+            effective_at=format_instant(schedule.effective_at),
+            floor=_instant(schedule.floor) if schedule.floor != schedule.effective_at else None,
+            spec=spec_to_wire(schedule.spec),
+            completed_at=_instant(schedule.completed_at),
+            broken_reason=schedule.broken_reason,
+            actor=schedule.actor,
+            reason=schedule.reason,
+            recent=[_answer_to_wire(answer) for answer in schedule.recent],
+            older=schedule.older,
+        )
+    )
+
+
+def schedule_from_bytes(value: bytes) -> Schedule:
+    """The schedule of a stored record. Raises StateCorrupted for bytes this service cannot have written."""
+    try:
+        record = _schedule(value)
+        effective_at = parse_instant(record.effective_at)
+        return Schedule(
+            schedule_id=record.schedule_id,
+            state=State(record.state),
+            version=record.version,
+            revision=record.revision,
+            created_at=parse_instant(record.created_at),
+            updated_at=parse_instant(record.updated_at),
+            effective_at=effective_at,
+            floor=effective_at if record.floor is None else parse_instant(record.floor),
+            spec=_spec_from_wire(record.spec, record.schedule_id),
+            completed_at=_ms(record.completed_at),
+            broken_reason=record.broken_reason,
+            actor=record.actor,
+            reason=record.reason,
+            recent=tuple(_answer_from_wire(answer) for answer in record.recent),
+            older=record.older,
+        )
+    except (msgspec.MsgspecError, ValueError, KeyError) as fault:
+        raise StateCorrupted(f"a schedule record cannot be read ({fault}): {value[:200]!r}") from fault
+
+
+def spec_to_wire(spec: Spec) -> m.Spec:
+    """Defaults are left out, so a stored schedule says no more than its producer did."""
+    misfire: Any = spec.misfire.kind.value
+    if spec.misfire.kind is MisfireKind.CATCH_UP:
+        misfire = {"catch_up": spec.misfire.newest}
+    implied = spec.max_lateness_ms == DEFAULT_MAX_LATENESS_MS and not spec.lateness_given
+    return m.Spec(
+        trigger=Raw(_trigger_bytes(cast("Hashable", spec.trigger))),
+        start=_instant(spec.start),
+        end=_instant(spec.end),
+        calendar=spec.calendar,
+        roll=spec.roll,  # type: ignore[arg-type] # checked by core/spec.py
+        priority=PRIORITY_NAMES[spec.priority],  # type: ignore[arg-type] # the names are the literal's
+        lane=spec.lane,
+        window_ms=spec.window_ms,
+        misfire=misfire,
+        max_lateness_ms=UNSET if implied else spec.max_lateness_ms,
+        overlap=spec.overlap,  # type: ignore[arg-type] # checked by core/spec.py
+        tracking=spec.tracking,  # type: ignore[arg-type] # checked by core/spec.py
+        retry=None if spec.retry is None else dict(zip(_RETRY, spec.retry, strict=True)),
+        timeout_ms=spec.timeout_ms,
+        deadline_ms=spec.deadline_ms,
+        handler=spec.handler,
+        payload=UNSET if spec.payload is None else Raw(spec.payload),
+        labels=dict(spec.labels),
+        owner=spec.owner,
+        description=spec.description,
+        impact=spec.impact,
+        runbook=spec.runbook,
+    )
+
+
+_RETRY = ("max_attempts", "base_ms", "cap_ms")
+
+
+def _spec_from_wire(spec: m.Spec, schedule_id: str) -> Spec:
+    limit = spec.max_lateness_ms
+    return Spec(
+        trigger=_trigger_from_wire(bytes(spec.trigger), schedule_id),
+        start=_ms(spec.start),
+        end=_ms(spec.end),
+        calendar=spec.calendar,
+        roll=spec.roll,
+        priority=PRIORITY_BY_NAME[spec.priority],
+        lane=spec.lane,
+        window_ms=spec.window_ms,
+        misfire=_misfire(spec.misfire),
+        max_lateness_ms=DEFAULT_MAX_LATENESS_MS if limit is UNSET else limit,
+        lateness_given=limit is not UNSET,
+        overlap=spec.overlap,
+        tracking=spec.tracking,
+        retry=None if spec.retry is None else (spec.retry[_RETRY[0]], spec.retry[_RETRY[1]], spec.retry[_RETRY[2]]),
+        timeout_ms=spec.timeout_ms,
+        deadline_ms=spec.deadline_ms,
+        handler=spec.handler,
+        payload=None if spec.payload is UNSET else bytes(spec.payload),
+        labels=tuple(sorted(spec.labels.items())),
+        owner=spec.owner,
+        description=spec.description,
+        impact=spec.impact,
+        runbook=spec.runbook,
+    )
+
+
+def _misfire(given: Any) -> Misfire:
+    if isinstance(given, dict):
+        return Misfire(MisfireKind.CATCH_UP, given["catch_up"])
+    return Misfire(MisfireKind(given))
+
+
+@lru_cache(maxsize=4096)
+def _trigger_bytes(trigger: Any) -> bytes:  # a Trigger: the protocol does not say that it hashes
+    return _to_json(trigger.to_wire())
+
+
+def _trigger_from_wire(raw: bytes, schedule_id: str) -> Trigger:
+    shared = _HASHED.search(raw) is None  # only `H` in an expression depends on the schedule's name
+    return _trigger(raw, None if shared else schedule_id)
+
+
+_HASHED = re.compile(rb'"cron":"[^"]*H')
+
+
+@lru_cache(maxsize=65_536)
+def _trigger(raw: bytes, schedule_id: str | None) -> Trigger:
+    parsed = parse_trigger(_plain(raw), schedule_id=schedule_id, effective_at=0)
+    if parsed.trigger is None:
+        return Unplannable(raw, "; ".join(problem.message for problem in parsed.problems))
+    return parsed.trigger
+
+
+def _answer_to_wire(answer: Answer) -> m.RecentCommand:
+    return m.RecentCommand(
+        command_id=answer.command_id,
+        command=answer.command,
+        status=_STATUS[answer.accepted],
+        code=answer.code,
+        message=answer.message,
+        at=format_instant(answer.at),
+        version=answer.version,
+        revision=answer.revision,
+        effective_at=_instant(answer.effective_at),
+        occurrence_id=answer.occurrence_id,
+        counts=dict(answer.counts),
+    )
+
+
+def _answer_from_wire(record: m.RecentCommand) -> Answer:
+    return Answer(
+        command_id=record.command_id,
+        command=record.command,
+        accepted=record.status == "accepted",
+        code=record.code,
+        message=record.message,
+        at=parse_instant(record.at),
+        version=record.version,
+        revision=record.revision,
+        effective_at=_ms(record.effective_at),
+        occurrence_id=record.occurrence_id,
+        counts=tuple(sorted(record.counts.items())),
+    )
+
+
+_STATUS: dict[bool, Any] = {True: "accepted", False: "rejected"}
+
+
+# --- the shard record -----------------------------------------------------------------------------------------------
+
+
+def record_to_bytes(record: ShardRecord, at: int) -> bytes:
+    """The value of `scheduler.shards`."""
+    return _to_json(
+        m.Shard(
+            format=FORMAT,
+            shard=record.shard,
+            step=record.step,
+            positions=dict(record.positions),
+            cursor=_cursor_to_wire(record.cursor),
+            seen_until=format_instant(record.seen_until),
+            token=record.token,
+            deleted_version=record.deleted_version,
+            backlogs=[
+                m.Backlog(
+                    priority=PRIORITY_NAMES[b.priority],  # type: ignore[arg-type] # the names are the literal's
+                    after=_cursor_to_wire(b.after),
+                    until=_cursor_to_wire(b.until),
+                    reason=b.reason,
+                    seen_until=format_instant(b.seen_until),
+                )
+                for b in record.backlogs
+            ],
+            tz_version=record.tz_version,
+            generation=record.generation,
+            at=format_instant(at),
+        )
+    )
+
+
+def record_from_bytes(value: bytes) -> ShardRecord:
+    """The shard record of its bytes. Raises StateCorrupted when they are unreadable or of a newer format."""
+    try:
+        record = _shard(value)
+    except msgspec.MsgspecError as fault:
+        raise StateCorrupted(f"a shard record cannot be read ({fault}): {value[:200]!r}") from fault
+    if record.format > FORMAT:
+        raise StateCorrupted(
+            f"shard {record.shard} was written in record format {record.format}; this version reads up to {FORMAT}: "
+            "run the newer version"
+        )
+    return ShardRecord(
+        shard=record.shard,
+        step=record.step,
+        positions=record.positions,
+        cursor=_cursor_from_wire(record.cursor),
+        seen_until=parse_instant(record.seen_until),
+        deleted_version=record.deleted_version,
+        backlogs=tuple(
+            Backlog(
+                PRIORITY_BY_NAME[b.priority],
+                _cursor_from_wire(b.after),
+                _cursor_from_wire(b.until),
+                b.reason,
+                parse_instant(b.seen_until),
+            )
+            for b in record.backlogs
+        ),
+        token=record.token,
+        generation=record.generation,
+        tz_version=record.tz_version,
+    )
+
+
+def _cursor_to_wire(key: bytes) -> m.Cursor:
+    priority = priority_of(key)
+    if priority is None:
+        return m.Cursor(available_at=format_instant(instant_of(key)))
+    name: Any = PRIORITY_NAMES[priority]
+    return m.Cursor(available_at=format_instant(instant_of(key)), priority=name, schedule_id=schedule_of(key))
+
+
+def _cursor_from_wire(cursor: m.Cursor) -> bytes:
+    instant = parse_instant(cursor.available_at)
+    if cursor.priority is None or cursor.schedule_id is None:
+        return instant_end(instant)
+    return due_key(instant, PRIORITY_BY_NAME[cursor.priority], cursor.schedule_id)
+
+
+# --- live records ---------------------------------------------------------------------------------------------------
+
+
+def live_key(kind: str, owner: str, name: str = "") -> bytes:
+    """The key on `scheduler.live`: `<kind>:<owner>:<id>`."""
+    return f"{kind}:{owner}:{name}".encode()
+
+
+def split_live_key(key: bytes) -> tuple[str, str, str]:
+    """(kind, owner, id). An owner has no ':', an id may."""
+    kind, owner, name = key.decode().split(":", 2)
+    return kind, owner, name
+
+
+def live_from_bytes(value: bytes) -> m.Live:
+    """A live record. Raises StateCorrupted."""
+    try:
+        return _live(value)
+    except msgspec.MsgspecError as fault:
+        raise StateCorrupted(f"a live record cannot be read ({fault}): {value[:200]!r}") from fault
+
+
+def floor_record(owner: str, floor: int) -> bytes:
+    return _to_json(m.Live(kind="floor", owner=owner, floor=format_instant(floor)))
+
+
+def catch_up_record(runs: Sequence[Run], definition: Schedule, now: int, *, frozen: bool) -> bytes:
+    """What is still to run of an outage; `frozen` keeps the definition beside it, when a newer version takes over."""
+    return _to_json(
+        m.Live(
+            kind="catchup",
+            owner=definition.schedule_id,
+            definition=Raw(schedule_to_bytes(definition)) if frozen else UNSET,
+            version=definition.version,
+            priority=definition.spec.priority.value,
+            runs=[
+                m.OwedRun(
+                    scheduled_for=format_instant(run.scheduled_for),
+                    available_at=format_instant(run.available_at),
+                    stands_for=run.stands_for,
+                )
+                for run in runs
+            ],
+            seen_at=format_instant(now),
+        )
+    )
+
+
+def frozen_record(stored: bytes, definition: Schedule) -> bytes:
+    """A catch-up record with the definition its nominals belong to, once the schedule has a newer version."""
+    record = live_from_bytes(stored)
+    if record.definition is UNSET:
+        record.definition = Raw(schedule_to_bytes(definition))
+    return _to_json(record)
+
+
+def owed_record(definition: Schedule, scheduled_for: int, available_at: int, topic: str, dispatch: bytes) -> bytes:
+    """A nominal that waits outside the due index, with its dispatch value ready."""
+    return _to_json(
+        m.Live(
+            kind="owed",
+            owner=definition.schedule_id,
+            occurrence_id=f"{definition.schedule_id}:{definition.version}:{stamp(scheduled_for)}",
+            scheduled_for=format_instant(scheduled_for),
+            available_at=format_instant(available_at),
+            topic=topic,
+            dispatch=Raw(dispatch),
+            version=definition.version,
+        )
+    )
+
+
+def catch_up_rest(record: m.Live, done: int) -> bytes:
+    """The record after its first `done` runs were dispatched."""
+    record.runs = record.runs[done:]
+    return _to_json(record)
+
+
+def catch_up_runs(record: m.Live) -> list[Run]:
+    """The runs of a catch-up record, oldest first."""
+    return [
+        Run(parse_instant(run.scheduled_for), parse_instant(run.available_at), Origin.CATCH_UP, run.stands_for)
+        for run in record.runs
+    ]
+
+
+def to_json(value: msgspec.Struct) -> bytes:
+    return _to_json(value)
+
+
+# --- dispatch -------------------------------------------------------------------------------------------------------
+
+
+class DispatchTemplate:
+    """The dispatch values of one definition: everything but the instants encoded once, so that one costs < 1 µs."""
+
+    __slots__ = ("_deadline_ms", "_head", "_middle", "_schedule", "_tail")
+
+    def __init__(self, schedule: Schedule, record: ShardRecord) -> None:
+        spec = schedule.spec
+        name = schedule.schedule_id
+        priority = PRIORITY_NAMES[spec.priority]
+        self._head = f'{{"occurrence_id":"{name}:{schedule.version}:'.encode()
+        self._middle = (
+            f'","schedule_id":"{name}","tenant":"{tenant_of(name)}","version":{schedule.version},'
+            f'"shard":{record.shard},"lane":"{spec.lane}","priority":"{priority}","attempt":1,"scheduled_for":"'
+        ).encode()
+        tail = f',"tz_version":"{record.tz_version}","generation":{record.generation}'.encode()
+        handler = b"" if spec.handler is None else b',"handler":' + _to_json(spec.handler)
+        payload = b"" if spec.payload is None else b',"payload":' + spec.payload
+        self._deadline_ms = spec.deadline_ms
+        self._tail = (tail, handler, payload)
+
+    def value(
+        self,
+        scheduled_for: int,
+        available_at: int,
+        origin: str = "schedule",
+        stands_for: int = 1,
+        name: str | None = None,
+        payload: bytes | None = None,
+    ) -> bytes:
+        """One dispatch value. `name` replaces the instant in the occurrence id (manual runs), `payload` the payload."""
+        at, text = _texts(scheduled_for)
+        available = text if available_at == scheduled_for else _texts(available_at)[1]
+        tail, handler, usual = self._tail
+        deadline = b""
+        if self._deadline_ms is not None:
+            deadline = b',"deadline":"%b"' % _texts(available_at + self._deadline_ms)[1]
+        return b'%b%b%b%b","available_at":"%b","origin":"%b","stands_for":%d%b%b%b%b}' % (
+            self._head,
+            at if name is None else name.encode(),
+            self._middle,
+            text,
+            available,
+            origin.encode(),
+            stands_for,
+            tail,
+            deadline,
+            handler,
+            usual if payload is None else b',"payload":' + payload,
+        )
+
+
+@lru_cache(maxsize=8192)
+def _texts(instant: int) -> tuple[bytes, bytes]:
+    """(the stamp of occurrence ids, RFC 3339): many occurrences share few instants."""
+    return stamp(instant).encode(), format_instant(instant).encode()
+
+
+# --- answers and history --------------------------------------------------------------------------------------------
+
+
+def reply_to_bytes(command: Command, decision: Decision, now: int) -> bytes:
+    """The value of `scheduler.replies`. A repeated command gets its first answer again."""
+    answer = decision.repeated
+    after = decision.after
+    return _to_json(
+        m.Reply(
+            command=command.verb,
+            schedule_id=command.schedule_id,
+            command_id=command.command_id,
+            status=_STATUS[decision.accepted],
+            code=decision.code,
+            message=decision.message,
+            at=format_instant(answer.at if answer else now),
+            version=answer.version if answer else after.version if after else None,
+            revision=answer.revision if answer else after.revision if after else None,
+            state=after.state.value if after and not decision.delete else None,
+            effective_at=_instant(decision.effective_at),
+            occurrence_id=decision.manual.occurrence_id if decision.manual else None,
+            dry_run=command.dry_run,
+            counts=dict(decision.counts),
+            preview=[
+                m.Planned(scheduled_for=format_instant(n.scheduled_for), available_at=format_instant(n.available_at))
+                for n in decision.preview
+            ],
+            errors=[_problem(p) for p in decision.problems],
+            warnings=[_problem(p) for p in decision.warnings],
+        )
+    )
+
+
+def _problem(problem: Problem) -> m.Problem:
+    return m.Problem(field=problem.field, code=problem.code, message=problem.message)
+
+
+def revision_to_bytes(schedule: Schedule, change: str, command_id: str | None, now: int, *, deleted: bool) -> bytes:
+    """The value of `scheduler.schedule-history`."""
+    return _to_json(
+        m.Revision(
+            schedule_id=schedule.schedule_id,
+            tenant=tenant_of(schedule.schedule_id),
+            version=schedule.version,
+            revision=schedule.revision,
+            change=change,
+            state="deleted" if deleted else schedule.state.value,
+            at=format_instant(now),
+            effective_at=format_instant(schedule.effective_at),
+            command_id=command_id,
+            actor=schedule.actor,
+            reason=schedule.reason,
+            spec=None if deleted else spec_to_wire(schedule.spec),
+        )
+    )
+
+
+def occurrence_key(schedule: Schedule, gone: Gone) -> bytes:
+    """The key on `scheduler.occurrences`: the id of the newest nominal the record covers."""
+    return f"{schedule.schedule_id}:{schedule.version}:{stamp(gone.last)}".encode()
+
+
+def occurrence_to_bytes(schedule: Schedule, gone: Gone, now: int) -> bytes:
+    """The value of `scheduler.occurrences`: one nominal by its id, a run of them as first, last and count."""
+    single = gone.count == 1
+    return _to_json(
+        m.Occurrence(
+            state=gone.state,  # type: ignore[arg-type] # the policies' words are the literal's
+            schedule_id=schedule.schedule_id,
+            tenant=tenant_of(schedule.schedule_id),
+            version=schedule.version,
+            reason=gone.reason,
+            at=format_instant(now),
+            count=gone.count,
+            occurrence_id=occurrence_key(schedule, gone).decode() if single else None,
+            scheduled_for=format_instant(gone.last) if single else None,
+            first=None if single else format_instant(gone.first),
+            last=None if single else format_instant(gone.last),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an input record stood."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def rejected_to_bytes(
+    source: Source, key: bytes | None, value: bytes | None, code: str, reason: str, now: int
+) -> bytes:
+    """The value of `scheduler.rejected`: the bytes as base64, and as text when they are text."""
+    text = None
+    if value is not None:
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            text = None
+    return _to_json(
+        m.Rejected(
+            reason=reason,
+            code=code,
+            topic=source.topic,
+            partition=source.partition,
+            offset=source.offset,
+            at=format_instant(now),
+            key_base64=_base64(key),
+            value_base64=_base64(value),
+            value_text=text,
+        )
+    )
+
+
+def readable_key(key: bytes | None) -> bytes:
+    """The original key where it is text; anything else as base64, so that every key on our topics reads as text."""
+    if key is None:
+        return b"none"
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return b"base64:" + base64.b64encode(key)
+    return key
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _instant(ms: int | None) -> str | None:
+    return None if ms is None else format_instant(ms)
+
+
+def _ms(text: str | None) -> int | None:
+    return None if text is None else parse_instant(text)
