@@ -11,8 +11,6 @@
 this drawing with the classes. `exit_code` is what the command line ends with.
 """
 
-
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar

@@ -7,6 +7,7 @@ are the same everywhere (the table below, in `--help` too).
 from __future__ import annotations
 
 import importlib
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -90,4 +91,6 @@ def main(ctx: click.Context, config: Path | None) -> None:
       scheduler schedule create acme/report --cron '0 9 * * mon-fri' --zone Europe/Berlin
       scheduler tail
     """
+    # The Kafka client repeats itself while a broker is away; what matters of it is in our own errors.
+    logging.getLogger("topics.kafka").addHandler(logging.NullHandler())
     ctx.obj = Cli(config)
