@@ -15,7 +15,7 @@ from scheduler.core import walk
 from scheduler.core.calendar import Calendar
 from scheduler.core.cron import Cron
 from scheduler.core.cron_clock import WallClock
-from scheduler.core.cron_days import LENGTHS, Days, SpecialDays, is_leap
+from scheduler.core.cron_days import LENGTHS, BusinessDays, Days, is_leap
 from scheduler.core.cron_search import Search
 from scheduler.core.problem import Problem
 from scheduler.core.time import EPOCH_DAY
@@ -270,7 +270,7 @@ def _rolled(calendar: Calendar, day: int, roll: str, reach: int = _LONGEST_CLOSU
 
 def _own_days(cron: Cron, calendar: Calendar) -> Days:
     clock = cron.search.wall.clock
-    return SpecialDays(clock.rule, clock.months, clock.years, calendar.mask)
+    return BusinessDays(clock.rule, clock.months, clock.years, calendar.mask)
 
 
 def _with_days(cron: Cron, days: Days) -> Cron:

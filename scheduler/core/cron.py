@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, cast
 from scheduler.core import walk
 from scheduler.core.cron_clock import Clock, WallClock
 from scheduler.core.cron_days import FIRST_YEAR, DayRule, ever_fires
-from scheduler.core.cron_fields import DIALECTS, Field, Value, parse_field
+from scheduler.core.cron_fields import DIALECTS, Value, parse_field
 from scheduler.core.cron_search import Gap, Search
 from scheduler.core.problem import Problem
 from scheduler.core.time import format_local
@@ -48,6 +48,8 @@ EXAMPLES: Final = {
 LONGEST: Final = 1000
 """Characters in an expression; a list of all values of all fields has fewer."""
 _INTERNED: Final = 16_384
+_MINUTE_AT: Final = {name: kinds[0].name == "second" for name, kinds in DIALECTS.items()}
+"""Where the minute stands: first (0), or after the second (1)."""
 _HASH: Final = re.compile(r"(?:^|[\s,(])[Hh](?:$|[\s,/()])")
 _RATE: Final = re.compile(r"rate\(\s*([0-9]{1,9})\s+(minute|hour|day)(s?)\s*\)")
 _RATE_MS: Final = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
@@ -167,36 +169,39 @@ def parse_rate(expr: str) -> int | Problem | None:
 
 @lru_cache(maxsize=_INTERNED)
 def _compile(expr: str, zone_name: str, dialect: str, gap: str, fold: str, seed: str | None) -> Compiled:
-    problems = [
-        Problem(name, "bad_field", f"{name}: {value[:40]!r} is not one of {', '.join(known)}")
-        for name, value, known in (("gap", gap, GAPS), ("fold", fold, FOLDS), ("dialect", dialect, tuple(DIALECTS)))
-        if value not in known
-    ]
+    problems: list[Problem] = []
+    if dialect not in DIALECTS or gap not in GAPS or fold not in FOLDS:
+        problems += [
+            Problem(name, "bad_field", f"{name}: {value[:40]!r} is not one of {', '.join(known)}")
+            for name, value, known in (("dialect", dialect, DIALECTS), ("gap", gap, GAPS), ("fold", fold, FOLDS))
+            if value not in known
+        ]
     zone = find_zone(zone_name)
     if zone is None:
         problems.append(unknown_zone(zone_name))
-    texts: dict[Field, str] = {}
-    if dialect in DIALECTS:
-        split = split_fields(expr, dialect)
-        if isinstance(split, Problem):
-            problems.append(split)
-        else:
-            texts = split
-    values = {kind.name: parse_field(kind, text, seed) for kind, text in texts.items()}
-    problems += [problem for value in values.values() for problem in value.problems]
+    texts = split_fields(expr, dialect) if dialect in DIALECTS else []
+    if isinstance(texts, Problem):
+        problems.append(texts)
+        texts = []
+    values: dict[str, Value] = {}
+    warnings: tuple[Problem, ...] = ()
+    for kind, text in zip(DIALECTS.get(dialect, ()), texts, strict=False):
+        value = values[kind.name] = parse_field(kind, text, seed)
+        problems += value.problems
+        warnings += value.warnings
     if problems or zone is None:
         return Compiled(None, tuple(problems))
-    named = {kind.name: text for kind, text in texts.items()}
-    clock = _clock(values, named)
+    clock = _clock(values, dialect, texts)
     wall = _wall_clock(clock)
     if not (ever_fires(clock.rule, clock.months) if not clock.years else wall.at_or_after(0) is not None):
         message = f"{expr!r} never fires: no such day exists in any year; look at day_of_month, month and day_of_week"
         return Compiled(None, (Problem("day_of_month", "never_fires", message),))
-    runs_through = named["minute"].startswith("*") or named["hour"].startswith("*")
+    minute = _MINUTE_AT[dialect]
+    runs_through = texts[minute][0] == "*" or texts[minute + 1][0] == "*"
     passes = cast("Passes", ("both" if runs_through else "first") if fold == "auto" else fold)
     search = Search(wall, zone, passes, cast("Gap", gap))
-    warnings = tuple(warning for value in values.values() for warning in value.warnings) + zone_warnings(zone_name)
-    return Compiled(Cron(expr, zone_name, dialect, gap, fold, seed, search=search), (), warnings)
+    cron = Cron(expr, zone_name, dialect, gap, fold, seed, search=search)
+    return Compiled(cron, (), warnings + zone_warnings(zone_name))
 
 
 @lru_cache(maxsize=_INTERNED)
@@ -204,8 +209,8 @@ def _wall_clock(clock: Clock) -> WallClock:
     return WallClock(clock)
 
 
-def split_fields(expr: str, dialect: str) -> dict[Field, str] | Problem:
-    """Each field of the dialect with its text, macros expanded; or what is wrong with the expression as a whole."""
+def split_fields(expr: str, dialect: str) -> list[str] | Problem:
+    """The texts of the dialect's fields in order, macros expanded; or what is wrong with the expression as a whole."""
     kinds = DIALECTS[dialect]
     text = expr.strip(" \t")
     if len(expr) > LONGEST:
@@ -232,7 +237,7 @@ def split_fields(expr: str, dialect: str) -> dict[Field, str] | Problem:
         if "?" not in {day, weekday} or day == weekday:
             message = f"exactly one of day_of_month {day!r} and day_of_week {weekday!r} is `?` in {dialect}"
             return _refuse(message, dialect)._replace(field="day_of_week")
-    return dict(zip(kinds, texts, strict=True))
+    return texts
 
 
 def _refuse(message: str, dialect: str) -> Problem:
@@ -266,17 +271,18 @@ def _count_hint(texts: list[str], dialect: str) -> str:
     return expected
 
 
-def _clock(values: dict[str, Value], texts: dict[str, str]) -> Clock:
+def _clock(values: dict[str, Value], dialect: str, texts: list[str]) -> Clock:
+    minute = _MINUTE_AT[dialect]
     days, weekdays = values["day_of_month"], values["day_of_week"]
-    either = not texts["day_of_month"].startswith(("*", "?")) and not texts["day_of_week"].startswith(("*", "?"))
-    years = 0 if texts.get("year", "*") == "*" else values["year"].bits >> FIRST_YEAR
+    either = texts[minute + 2][0] not in "*?" and texts[minute + 4][0] not in "*?"
+    year = texts[minute + 5] if len(texts) > minute + 5 else "*"
     return Clock(
-        values["second"].bits if "second" in values else 1,
+        values["second"].bits if minute else 1,
         values["minute"].bits,
         values["hour"].bits,
         DayRule(days.bits >> 1, weekdays.bits, either, days.specials, weekdays.specials),
         values["month"].bits,
-        years,
+        0 if year == "*" else values["year"].bits >> FIRST_YEAR,
     )
 
 

@@ -16,8 +16,9 @@ from scheduler.core.cron_days import (
     LENGTHS,
     DayRule,
     Days,
-    SpecialDays,
+    has_year,
     is_leap,
+    special_days,
     spread,
 )
 from scheduler.core.time import EPOCH_DAY
@@ -77,7 +78,7 @@ class WallClock:
         self.bounded = bool(self._years) or days is not None
         """The expression names years, or a calendar decides: it does not repeat every 400 years."""
         if days is None and not rule.plain:
-            days = SpecialDays(rule, self._months, self._years)
+            days = special_days(rule)
         elif days is not None:
             self._months, self._years = EVERY_MONTH, 0
         self._days = days
@@ -154,7 +155,7 @@ class WallClock:
             return None
         today = date.fromordinal(day + EPOCH_DAY)
         year, month = today.year, today.month
-        if self._months >> month & 1 and (not self._years or self._in_years(year)):
+        if self._months >> month & 1 and (not self._years or has_year(self._years, year)):
             mask = self._month_mask(year, month, (day - today.day + 5) % 7) >> today.day - 1
             if mask:
                 return day + (mask & -mask).bit_length() - 1
@@ -164,7 +165,7 @@ class WallClock:
             stop = self._years.bit_length() - 1 + FIRST_YEAR
         while year <= stop:
             left = self._months >> month + 1
-            if not left or (self._years and not self._in_years(year)):
+            if not left or (self._years and not has_year(self._years, year)):
                 year += 1
                 month = 0
                 continue
@@ -181,7 +182,7 @@ class WallClock:
             return None
         today = date.fromordinal(min(day + EPOCH_DAY, _LAST_ORDINAL))
         year, month = today.year, today.month
-        if self._months >> month & 1 and (not self._years or self._in_years(year)):
+        if self._months >> month & 1 and (not self._years or has_year(self._years, year)):
             mask = self._month_mask(year, month, (day - today.day + 5) % 7) & FULL[today.day]
             if mask:
                 return day - today.day + mask.bit_length()
@@ -193,7 +194,7 @@ class WallClock:
             stop = FIRST_YEAR
         while year >= stop:
             earlier = self._months & (1 << month) - 1
-            if not earlier or (self._years and not self._in_years(year)):
+            if not earlier or (self._years and not has_year(self._years, year)):
                 year -= 1
                 month = 13
                 continue
@@ -203,9 +204,6 @@ class WallClock:
             if mask:
                 return start + mask.bit_length() - 1
         return None
-
-    def _in_years(self, year: int) -> bool:
-        return year >= FIRST_YEAR and bool(self._years >> year - FIRST_YEAR & 1)
 
     def _to_years(self, year: int, month: int) -> tuple[int, int]:
         first = _lowest(self._years) + FIRST_YEAR
@@ -253,7 +251,7 @@ class WallClock:
         year, month, start = today.year, today.month, low - today.day + 1
         while start < high:
             length = LENGTHS[is_leap(year)][month]
-            if self._months >> month & 1 and (not self._years or self._in_years(year)):
+            if self._months >> month & 1 and (not self._years or has_year(self._years, year)):
                 mask = self._month_mask(year, month, (start + 4) % 7)
                 if start < low:
                     mask &= -1 << low - start

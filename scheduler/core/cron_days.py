@@ -6,6 +6,7 @@ month begins on every weekday, 29-day Februaries included.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from scheduler.core.cron_fields import Special
@@ -23,7 +24,14 @@ LENGTHS: Final = (
 """Days in each month, of common and of leap years."""
 FULL: Final = tuple((1 << length) - 1 for length in range(32))
 """The mask of a month's days by its length."""
+_BY_LENGTH: Final = (
+    (31, sum(1 << month for month in (1, 3, 5, 7, 8, 10, 12))),
+    (30, sum(1 << month for month in (4, 6, 9, 11))),
+    (29, 1 << 2),
+    (28, 1 << 2),
+)
 _REPEATED: Final = sum(1 << 7 * week for week in range(6))
+_UNKNOWN: Final = -1
 _MONDAY_TO_FRIDAY: Final = 0b011_1110
 
 
@@ -41,11 +49,6 @@ class DayRule(NamedTuple):
     def plain(self) -> bool:
         """Two masks tell everything."""
         return not self.day_specials and not self.weekday_specials
-
-    @property
-    def wants_calendar(self) -> bool:
-        """Business days are counted."""
-        return any(special.kind in {"nB", "LB"} for special in self.day_specials)
 
 
 class Days(Protocol):
@@ -86,7 +89,7 @@ def rule_mask(rule: DayRule, first: int, length: int, business: int | None = Non
 
 def ever_fires(rule: DayRule, months: int) -> bool:
     """Whether some month of some year has a day of the rule, proven over the whole 400-year cycle."""
-    lengths = {LENGTHS[leap][month] for month in range(1, 13) if months >> month & 1 for leap in (False, True)}
+    lengths = [length for length, alike in _BY_LENGTH if months & alike]
     return any(rule_mask(rule, first, length) for length in lengths for first in range(7))
 
 
@@ -127,13 +130,36 @@ def _top_bit(mask: int) -> int:
 
 
 class SpecialDays:
-    """The months of a rule with special forms, by the calendar's business days if there is one."""
+    """The months of a rule with special forms: each of the 28 kinds of month is worked out once."""
+
+    __slots__ = ("_masks", "_rule")
+
+    def __init__(self, rule: DayRule) -> None:
+        self._rule = rule
+        self._masks = [_UNKNOWN] * 28
+
+    def mask(self, year: int, month: int, first: int) -> int:
+        """See `Days.mask`."""
+        length = LENGTHS[is_leap(year)][month]
+        kind = first * 4 + length - 28
+        found = self._masks[kind]
+        if found == _UNKNOWN:
+            found = self._masks[kind] = rule_mask(self._rule, first, length)
+        return found
+
+
+@lru_cache(maxsize=2048)
+def special_days(rule: DayRule) -> SpecialDays:
+    """The rule's months, shared by all expressions that name the same days."""
+    return SpecialDays(rule)
+
+
+class BusinessDays:
+    """The months of a rule within its months and years, `nB` and `LB` counted by a calendar's business days."""
 
     __slots__ = ("_business", "_months", "_rule", "_years")
 
-    def __init__(
-        self, rule: DayRule, months: int, years: int, business: Callable[[int, int, int], int] | None = None
-    ) -> None:
+    def __init__(self, rule: DayRule, months: int, years: int, business: Callable[[int, int, int], int]) -> None:
         self._rule = rule
         self._months = months
         self._years = years
@@ -143,8 +169,7 @@ class SpecialDays:
         """See `Days.mask`."""
         if not self._months >> month & 1 or (self._years and not has_year(self._years, year)):
             return 0
-        business = self._business(year, month, first) if self._business else None
-        return rule_mask(self._rule, first, LENGTHS[is_leap(year)][month], business)
+        return rule_mask(self._rule, first, LENGTHS[is_leap(year)][month], self._business(year, month, first))
 
 
 def has_year(years: int, year: int) -> bool:

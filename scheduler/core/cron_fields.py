@@ -5,6 +5,7 @@ Values are bit sets: bit n set = value n is named. A field's parser never raises
 """
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -25,8 +26,9 @@ LAST_HASHED_DAY: Final = 28
 """`H` names a day of the month that every month has."""
 
 
-class Field(NamedTuple):
-    """What one field may hold in one dialect."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Field:
+    """What one field may hold in one dialect; a constant of this module, compared by identity."""
 
     name: str
     low: int
@@ -58,16 +60,29 @@ class Field(NamedTuple):
 
 _OUR_DAYS: Final = frozenset({"L", "nW", "LW", "nB", "LB"})
 _OUR_WEEKDAYS: Final = frozenset({"nL", "n#k"})
-_SECOND: Final = Field("second", 0, 59, example="*/15")
-_MINUTE: Final = Field("minute", 0, 59, example="*/15")
-_HOUR: Final = Field("hour", 0, 23, example="9-17")
-_DAY: Final = Field("day_of_month", 1, 31, marks=_OUR_DAYS, example="1,15")
-_MONTH: Final = Field("month", 1, 12, MONTHS, 1, example="JAN-MAR")
-_WEEKDAY: Final = Field("day_of_week", 0, 6, WEEKDAYS, 0, 0, _OUR_WEEKDAYS, "MON-FRI")
-_QUARTZ_DAY: Final = _DAY._replace(marks=_OUR_DAYS | {"?", "L-n", "L-nW"})
-_QUARTZ_WEEKDAY: Final = Field("day_of_week", 1, 7, WEEKDAYS, 1, 1, _OUR_WEEKDAYS | {"?", "L"}, "MON-FRI")
-_QUARTZ_YEAR: Final = Field("year", 1970, 2099, example="2026-2030")
-_AWS_YEAR: Final = Field("year", 1970, 2199, example="2026-2030")
+_QUARTZ_DAYS: Final = _OUR_DAYS | {"?", "L-n", "L-nW"}
+_QUARTZ_WEEKDAYS: Final = _OUR_WEEKDAYS | {"?", "L"}
+_SECOND: Final = Field(name="second", low=0, high=59, example="*/15")
+_MINUTE: Final = Field(name="minute", low=0, high=59, example="*/15")
+_HOUR: Final = Field(name="hour", low=0, high=23, example="9-17")
+_DAY: Final = Field(name="day_of_month", low=1, high=31, marks=_OUR_DAYS, example="1,15")
+_MONTH: Final = Field(name="month", low=1, high=12, names=MONTHS, first_named=1, example="JAN-MAR")
+_WEEKDAY: Final = Field(
+    name="day_of_week", low=0, high=6, names=WEEKDAYS, sunday=0, marks=_OUR_WEEKDAYS, example="MON-FRI"
+)
+_QUARTZ_DAY: Final = Field(name="day_of_month", low=1, high=31, marks=_QUARTZ_DAYS, example="1,15")
+_QUARTZ_WEEKDAY: Final = Field(
+    name="day_of_week",
+    low=1,
+    high=7,
+    names=WEEKDAYS,
+    first_named=1,
+    sunday=1,
+    marks=_QUARTZ_WEEKDAYS,
+    example="MON-FRI",
+)
+_QUARTZ_YEAR: Final = Field(name="year", low=1970, high=2099, example="2026-2030")
+_AWS_YEAR: Final = Field(name="year", low=1970, high=2199, example="2026-2030")
 
 UNIX: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 DIALECTS: Final[dict[str, tuple[Field, ...]]] = {

@@ -55,12 +55,12 @@ def parse_local(text: str) -> int:
     return _wall_ms(text, *found.groups())
 
 
+# Many records share few instants (a burst, a minute's worth of acknowledgements), so texts are kept.
+@lru_cache(maxsize=4096)
 def format_instant(ms: int) -> str:
     """RFC 3339 in UTC, with a fraction of three digits only when it is not zero. Raises ValueError beyond 1-9999."""
-    if ms % 1000:
-        second, fraction = divmod(ms, 1000)
-        return f"{_second_text(second)}.{fraction:03d}Z"
-    return _instant_text(ms // 1000)
+    second, fraction = divmod(ms, 1000)
+    return f"{_second_text(second)}.{fraction:03d}Z" if fraction else f"{_second_text(second)}Z"
 
 
 def format_local(local_s: int) -> str:
@@ -68,7 +68,6 @@ def format_local(local_s: int) -> str:
     return _second_text(local_s)
 
 
-# Many records share few instants (a burst, a minute's worth of acknowledgements), so texts are kept.
 @lru_cache(maxsize=4096)
 def stamp(ms: int) -> str:
     """The compact form in occurrence ids, always with three digits: `20260308T073000.000Z`."""
@@ -85,18 +84,8 @@ def _wall_ms(text: str, day: str, clock: str, fraction: str | None) -> int:
     return ms + int(fraction[:3].ljust(3, "0")) if fraction else ms
 
 
-def _at(second: int) -> datetime:
+def _second_text(second: int) -> str:
     try:
-        return _EPOCH + timedelta(seconds=second)
+        return (_EPOCH + timedelta(seconds=second)).isoformat()
     except OverflowError:
         raise ValueError(f"second {second} since the epoch lies outside the years 1 to 9999") from None
-
-
-@lru_cache(maxsize=4096)
-def _second_text(second: int) -> str:
-    return _at(second).isoformat(timespec="seconds")
-
-
-@lru_cache(maxsize=4096)
-def _instant_text(second: int) -> str:
-    return _second_text(second) + "Z"
