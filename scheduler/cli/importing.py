@@ -17,7 +17,7 @@ from scheduler.core.identity import schedule_id_fault
 from scheduler.core.trigger import parse_trigger
 
 if TYPE_CHECKING:
-    from typing import TextIO
+    from typing import BinaryIO
 
     from topics.messages import Command, Reply
 
@@ -40,7 +40,7 @@ def command() -> None:
 def crontab(
     cli: Cli,
     *,
-    file: TextIO,
+    file: BinaryIO,
     tenant: str,
     zone: str | None,
     system: bool,
@@ -67,18 +67,19 @@ def crontab(
         raise click.UsageError("this machine's time zone has no name; give one with --zone, for example --zone UTC")
     if fault := "; ".join(_mistakes("0 0 * * *", zone)):
         raise click.BadParameter(fault, param_hint="--zone")
+    name = getattr(file, "name", "<stdin>")
     try:
-        text = bytes(file.read()).decode("utf-8-sig")  # type: ignore[arg-type]  # opened as bytes
+        text = file.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise click.UsageError(f"{file.name}: is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise click.UsageError(f"{name}: is not UTF-8 text: {error.reason} at byte {error.start}") from None
     found = parse_crontab(text, tenant=tenant, zone=zone, system=system, check=_mistakes)
-    _report(found, file.name, as_json=as_json)
+    _report(found, name, as_json=as_json)
     if dry_run:
         for job in found.jobs:
             print_json(msgspec.json.decode(msgspec.json.encode(job.command)))
         note(f"{len(found.jobs)} would be sent, {len(found.refused)} can't be taken; times without CRON_TZ in {zone}")
         sys.exit(1 if found.refused else 0)
-    rejected = _send(cli, found, file.name, update=update, timeout_s=timeout_s, as_json=as_json)
+    rejected = _send(cli, found, name, update=update, timeout_s=timeout_s, as_json=as_json)
     if not as_json:
         done = len(found.jobs) - rejected
         click.echo(f"{done} imported, {rejected} rejected, {len(found.refused)} can't be taken; times in {zone}")
