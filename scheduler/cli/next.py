@@ -121,8 +121,12 @@ def command(
 
 def run_batch() -> None:
     """Answer each line of standard input on standard output; a chunk's answers leave before the next is awaited."""
+    import gc
+
     import orjson
 
+    # Nothing made here refers to itself in a circle, so looking for circles in what is interned is pure cost.
+    gc.disable()
     # `read1` is what real and replaced standard input both have and the abstract type lacks.
     source: Any = sys.stdin.buffer
     sink = sys.stdout.buffer

@@ -24,6 +24,7 @@ from scheduler.core.cron_days import FIRST_YEAR, DayRule, ever_fires
 from scheduler.core.cron_fields import DIALECTS, Value, parse_field
 from scheduler.core.cron_search import Gap, Search
 from scheduler.core.problem import Problem
+from scheduler.core.protocol import Parsed
 from scheduler.core.time import format_local
 from scheduler.core.zones import Passes, find_zone, unknown_zone, zone_warnings
 
@@ -129,27 +130,6 @@ class Cron:
         return _rebuilt, (self.expr, self.zone, self.dialect, self.gap, self.fold, self.seed)
 
 
-class Compiled(NamedTuple):
-    """What came of an expression: a trigger or problems, never both; warnings beside either."""
-
-    cron: Cron | None
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-
-
-def compile_cron(
-    expr: str,
-    zone: str,
-    *,
-    dialect: str = "unix",
-    gap: str = "skip",
-    fold: str = "auto",
-    schedule_id: str | None = None,
-) -> Compiled:
-    """The trigger of an expression, or every problem with it; the same object for the same arguments. Never raises."""
-    return _compile(expr, zone, dialect, gap, fold, seed_of(expr, schedule_id))
-
-
 def seed_of(expr: str, schedule_id: str | None) -> str | None:
     """The schedule id if the expression hashes it (`H`); None for all others, which schedules share."""
     return schedule_id if ("H" in expr or "h" in expr) and _HASH.search(expr) else None
@@ -168,7 +148,13 @@ def parse_rate(expr: str) -> int | Problem | None:
 
 
 @lru_cache(maxsize=_INTERNED)
-def _compile(expr: str, zone_name: str, dialect: str, gap: str, fold: str, seed: str | None) -> Compiled:
+def compile_cron(
+    expr: str, zone_name: str, dialect: str = "unix", gap: str = "skip", fold: str = "auto", seed: str | None = None
+) -> Parsed:
+    """The trigger of an expression (always a `Cron`), or every problem with it. Never raises.
+
+    `seed` comes from `seed_of`. The same arguments give the same object.
+    """
     problems: list[Problem] = []
     if dialect not in DIALECTS or gap not in GAPS or fold not in FOLDS:
         problems += [
@@ -190,18 +176,18 @@ def _compile(expr: str, zone_name: str, dialect: str, gap: str, fold: str, seed:
         problems += value.problems
         warnings += value.warnings
     if problems or zone is None:
-        return Compiled(None, tuple(problems))
+        return Parsed(None, tuple(problems))
     clock = _clock(values, dialect, texts)
     wall = _wall_clock(clock)
     if not (ever_fires(clock.rule, clock.months) if not clock.years else wall.at_or_after(0) is not None):
         message = f"{expr!r} never fires: no such day exists in any year; look at day_of_month, month and day_of_week"
-        return Compiled(None, (Problem("day_of_month", "never_fires", message),))
+        return Parsed(None, (Problem("day_of_month", "never_fires", message),))
     minute = _MINUTE_AT[dialect]
     runs_through = texts[minute][0] == "*" or texts[minute + 1][0] == "*"
     passes = cast("Passes", ("both" if runs_through else "first") if fold == "auto" else fold)
     search = Search(wall, zone, passes, cast("Gap", gap))
     cron = Cron(expr, zone_name, dialect, gap, fold, seed, search=search)
-    return Compiled(cron, (), warnings + zone_warnings(zone_name))
+    return Parsed(cron, (), warnings + zone_warnings(zone_name))
 
 
 @lru_cache(maxsize=_INTERNED)
@@ -287,7 +273,7 @@ def _clock(values: dict[str, Value], dialect: str, texts: list[str]) -> Clock:
 
 
 def _rebuilt(expr: str, zone: str, dialect: str, gap: str, fold: str, seed: str | None) -> Cron:
-    compiled = _compile(expr, zone, dialect, gap, fold, seed)
-    if compiled.cron is None:
-        raise ValueError("; ".join(problem.message for problem in compiled.problems))
-    return compiled.cron
+    parsed = compile_cron(expr, zone, dialect, gap, fold, seed)
+    if parsed.trigger is None:
+        raise ValueError("; ".join(problem.message for problem in parsed.problems))
+    return cast("Cron", parsed.trigger)

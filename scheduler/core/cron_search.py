@@ -41,16 +41,18 @@ class Search:
 
     def at_or_after(self, second: int) -> int | None:
         """The least nominal second that is not before `second`; None = none within 41 years or up to the year 9999."""
-        if second >= FAR:
-            return self._beyond(second, self.at_or_after)
-        second = max(second, _FIRST_SECOND)
-        view = self._known(second)
-        starts, begins, ends, offsets, _complete = view
+        view = self._view
+        starts, begins, ends, offsets, limit = view
+        if second >= limit:
+            if second >= FAR:
+                return self._beyond(second, self.at_or_after)
+            starts, begins, ends, offsets, limit = view = self._complete()
+        elif second < _FIRST_SECOND:
+            second = _FIRST_SECOND
         at = bisect_right(starts, second) - 1
         offset = offsets[at]
         moved = self._moved_from(view, at, second) if at and self.gap != "skip" else None
-        second = max(second, begins[at])
-        low = second + offset
+        low = max(begins[at], second) + offset
         local = self.wall.at_or_after(low)
         while local is not None:
             if local - offset < ends[at]:
@@ -58,8 +60,8 @@ class Search:
             if moved is not None:
                 return moved
             at += 1
-            if at == len(starts) - 1:
-                starts, begins, ends, offsets, _complete = view = self._known(starts[at])
+            if starts[at] >= limit:
+                starts, begins, ends, offsets, limit = view = self._complete()
             before, offset = offset, offsets[at]
             if offset > before and local < starts[at] + offset and self.gap != "skip":
                 if self.gap == "forward":
@@ -79,7 +81,7 @@ class Search:
         if second < _FIRST_SECOND:
             return None
         view = self._known(second)
-        starts, begins, ends, offsets, _complete = view
+        starts, begins, ends, offsets, _limit = view
         at = bisect_right(starts, second) - 1
         offset = offsets[at]
         high = min(second, ends[at] - 1) + offset
@@ -114,7 +116,7 @@ class Search:
             back = ((first - FAR) // CYCLE + 1) * CYCLE
             return whole + self.count(first - back, first - back + rest)
         view = self._known(stop)
-        starts, begins, ends, offsets, _complete = view
+        starts, begins, ends, offsets, _limit = view
         total = 0
         at = bisect_right(starts, first) - 1
         while at < len(starts) and starts[at] < stop:
@@ -162,8 +164,9 @@ class Search:
     def _known(self, second: int) -> View:
         """A view that knows the stretch of `second` and its end."""
         view = self._view
-        if view.complete or second < view.starts[-1]:
-            return view
+        return view if second < view.limit else self._complete()
+
+    def _complete(self) -> View:
         return self.zone.view(self.passes, complete=True)
 
     # Gaps. `_moved_from` and `_moved_to` answer for the stretch that begins with a gap.

@@ -6,14 +6,16 @@ of `Trigger`. A trigger knows nothing of `start`, `end`, jitter or policies.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, cast
 
 from scheduler.core import walk
-from scheduler.core.cron import DEFAULTS, Cron, compile_cron, parse_rate, seed_of
+from scheduler.core.cron import Cron, compile_cron, parse_rate, seed_of
 from scheduler.core.problem import Problem
+from scheduler.core.protocol import Parsed, Trigger
 from scheduler.core.time import MAX_MS, MIN_MS, format_instant, format_local, parse_instant, parse_local
 from scheduler.core.zones import Zone, find_zone, unknown_zone, zone_warnings
+
+__all__ = ("Every", "Once", "Parsed", "Trigger", "parse_trigger")
 
 Spec = dict[str, Any]
 
@@ -22,28 +24,6 @@ _TEXT_OR_NONE: Final = frozenset({str, type(None)}).__contains__
 _TWO_DAYS: Final = 2 * 86_400
 _EXAMPLE: Final = '{"cron": "0 9 * * MON-FRI", "zone": "Europe/Paris"}'
 _LOCAL_EXAMPLE: Final = "2026-03-08T09:30:00"
-
-
-class Trigger(Protocol):
-    """A time rule: an immutable, hashable, picklable value. A *nominal* is an instant (ms) that it names."""
-
-    def next_after(self, t: int) -> int | None:
-        """The least nominal later than `t`; None = there is none."""
-
-    def prev_before(self, t: int) -> int | None:
-        """The greatest nominal earlier than `t`; None = there is none."""
-
-    def count_between(self, a: int, b: int) -> int:
-        """How many nominals lie in (a, b], without walking through them."""
-
-    def between(self, a: int, b: int, limit: int) -> list[int]:
-        """The first `limit` nominals in (a, b], ascending."""
-
-    def newest_before(self, t: int, k: int, after: int) -> list[int]:
-        """The newest `k` nominals in (after, t], ascending; found backwards from `t`."""
-
-    def to_wire(self) -> dict[str, object]:
-        """The JSON form, defaults omitted; parsing it gives an equal trigger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +104,6 @@ class Every:
         return {"every_ms": self.every_ms, "anchor": format_instant(self.anchor)}
 
 
-class Parsed(NamedTuple):
-    """What came of a trigger's wire form: a trigger, or every problem at once; warnings stand beside either."""
-
-    trigger: Trigger | None
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-
-
 def parse_trigger(spec: object, *, schedule_id: str | None, effective_at: int) -> Parsed:
     """The trigger a decoded JSON object describes. Never raises; all problems at once.
 
@@ -185,34 +157,24 @@ def _every(spec: Spec, _schedule_id: str | None, effective_at: int) -> Parsed:
 def _cron(spec: Spec, schedule_id: str | None, effective_at: int) -> Parsed:
     get = spec.get
     asked = (spec["cron"], get("zone"), get("dialect"), get("gap"), get("fold"))
-    if not all(map(_TEXT_OR_NONE, map(type, asked))) or asked[0] is None or asked[1] is None:
+    expr, zone, dialect, gap, fold = asked
+    if not all(map(_TEXT_OR_NONE, map(type, asked))) or expr is None or zone is None:
         return Parsed(None, _mistyped(asked))
-    parsed = _interned(*asked, seed_of(asked[0], schedule_id))
-    if type(parsed) is Parsed:
-        return parsed
-    # What depends on when it is asked: a rate's anchor, and years that may be over.
-    if type(parsed) is int:
-        return Parsed(Every(parsed, effective_at))
-    cron, warnings = cast("tuple[Cron, tuple[Problem, ...]]", parsed)
-    if cron.next_after(effective_at) is None:
-        message = f"{cron.expr!r} never fires after {format_instant(effective_at)}: its years are over"
-        return Parsed(None, (Problem("year", "never_fires", message),), warnings)
-    return Parsed(cron, (), warnings)
-
-
-@lru_cache(maxsize=16_384)
-def _interned(
-    expr: str, zone: str, dialect: str | None, gap: str | None, fold: str | None, seed: str | None
-) -> Parsed | int | tuple[Cron, tuple[Problem, ...]]:
-    """The result for the arguments, or what is needed to make it: the period of a rate, a trigger with years."""
     if dialect == "aws" and (rate := parse_rate(expr)) is not None:
-        return rate if isinstance(rate, int) else Parsed(None, (rate,))
-    options = {"dialect": dialect, "gap": gap, "fold": fold}
-    chosen = {name: DEFAULTS[name] if value is None else value for name, value in options.items()}
-    cron, problems, warnings = compile_cron(expr, zone, schedule_id=seed, **chosen)
-    if cron is not None and cron.search.wall.bounded:
-        return cron, warnings
-    return Parsed(cron, problems, warnings)
+        return Parsed(None, (rate,)) if isinstance(rate, Problem) else Parsed(Every(rate, effective_at))
+    parsed = compile_cron(
+        expr,
+        zone,
+        "unix" if dialect is None else dialect,
+        "skip" if gap is None else gap,
+        "auto" if fold is None else fold,
+        seed_of(expr, schedule_id),
+    )
+    cron = cast("Cron | None", parsed.trigger)
+    if cron is not None and cron.search.wall.bounded and cron.next_after(effective_at) is None:
+        message = f"{expr!r} never fires after {format_instant(effective_at)}: its years are over"
+        return Parsed(None, (Problem("year", "never_fires", message),), parsed.warnings)
+    return parsed
 
 
 def _mistyped(asked: tuple[object, ...]) -> tuple[Problem, ...]:

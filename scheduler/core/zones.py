@@ -85,8 +85,8 @@ class View(NamedTuple):
     begins: list[int]
     ends: list[int]
     offsets: list[int]
-    complete: bool
-    """False: the last stretch is known only to the zone's complete view, of which this one is a beginning."""
+    limit: int
+    """From this second on the view does not know: the zone's complete one does, of which this is a beginning."""
 
 
 class Zone:
@@ -106,7 +106,8 @@ class Zone:
         found = self._views.get((passes, complete))
         if found is None:
             changes = self._laid_out(_LAST_YEAR) if complete else self.changes
-            found = self._views[passes, complete] = _view(changes, passes, complete=complete or self._rule is None)
+            limit = FAR if complete or self._rule is None else changes[-1].start
+            found = self._views[passes, complete] = _view(changes, passes, limit)
         return found
 
     def offset_at(self, second: int) -> int:
@@ -174,7 +175,7 @@ class Zone:
         if second >= FAR:
             second -= ((second - FAR) // CYCLE + 1) * CYCLE
         view = self.view("both")
-        if not view.complete and second + _TWO_DAYS >= view.starts[-1]:
+        if second + _TWO_DAYS >= view.limit:
             view = self.view("both", complete=True)
         return view, second
 
@@ -192,7 +193,7 @@ class Zone:
         return f"<zone {self.name}>"
 
 
-def _view(changes: list[Change], passes: Passes, *, complete: bool) -> View:
+def _view(changes: list[Change], passes: Passes, limit: int) -> View:
     # A new name alone (WEST becoming CET) is no change of the clock.
     kept = changes[:1] + [new for old, new in pairwise(changes) if new.offset != old.offset]
     starts = [change.start for change in kept]
@@ -208,7 +209,7 @@ def _view(changes: list[Change], passes: Passes, *, complete: bool) -> View:
         ends = [
             end - max(0, old - new) for end, old, new in zip(ends, offsets, [*offsets[1:], offsets[-1]], strict=True)
         ]
-    return View(starts, begins, ends, offsets, complete)
+    return View(starts, begins, ends, offsets, limit)
 
 
 @lru_cache(maxsize=1)
