@@ -1,0 +1,274 @@
+"""What each field of each message means, in words: printed into the schemas and the README, beside the types.
+
+Kept apart from `messages` so that the types can be read on a screen. A test refuses a field without a meaning and a
+meaning without a field.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+_SCHEDULE_ID = "`<tenant>/<name>`, the owner key of everything about it"
+_TENANT = "the part of `schedule_id` before the first `/`"
+_VERSION = "of the schedule's meaning; part of every occurrence id"
+_REVISION = "grows with every change; what `expected_revision` checks"
+_OCCURRENCE_ID = "`<schedule_id>:<version>:<nominal>`, or `<schedule_id>:<version>:m-<command_id>` of a manual run"
+_SCHEDULED_FOR = "the nominal: what the rule says"
+_AVAILABLE_AT = "`scheduled_for` plus the deterministic jitter of `window_ms`; nothing starts before it"
+_COMMAND_ID = "the idempotency key: 1 to 64 letters, digits, `.`, `_`, `-`"
+_EFFECTIVE_AT = "the change counts for nominals strictly after this instant"
+_ACTOR = "who asked, as given in the command"
+_REASON = "why, as given in the command"
+
+MEANINGS: Final[dict[str, dict[str, str]]] = {
+    "Spec": {
+        "trigger": (
+            "the time rule: `{at}`, `{at_local, zone, fold?}`, `{cron, zone, dialect?, gap?, fold?}` or "
+            "`{every_ms, anchor?}`"
+        ),
+        "start": "first instant that counts, inclusive; never reaches before the create",
+        "end": "first instant that no longer counts; bounds nominals, not starts",
+        "calendar": "name of a business calendar that nominals must fall into",
+        "roll": "what happens to a nominal outside of the calendar",
+        "priority": "which of the lane's four topics it goes to",
+        "lane": "the set of dispatch topics; without one the tenant's, else `default`",
+        "window_ms": "spread starts over this long after the nominal, the same way on every node; 0 is strict",
+        "misfire": '`"fire_once"`, `"skip"` or `{"catch_up": K}`: about nominals nobody could look at in time',
+        "max_lateness_ms": (
+            "later than this after `available_at` it is missed; absent: a day (`skip`: the grace), null: never too late"
+        ),
+        "overlap": "what happens while an earlier occurrence still runs",
+        "tracking": "`none`: the dispatch is final; `lease`: followed until it ends",
+        "retry": "`max_attempts` (5), `base_ms` (1000), `cap_ms` (300000)",
+        "timeout_ms": "longest run of one attempt",
+        "deadline_ms": "from `available_at`: later it is not worth starting",
+        "handler": "the name by which workers choose their code",
+        "payload": "any JSON up to 64 KiB, handed to workers byte for byte",
+        "labels": "free names and values for people and filters",
+        "owner": "the team to ask",
+        "description": "what it is for",
+        "impact": "what happens if it does not run",
+        "runbook": "where it says what to do then",
+    },
+    "Command": {
+        "command": "what is asked",
+        "schedule_id": _SCHEDULE_ID + "; decides the shard, whatever the record's key is",
+        "command_id": _COMMAND_ID + "; a repeat gets the same answer and has one effect",
+        "expected_revision": "refuse unless the schedule is at this revision",
+        "actor": "who asks; kept in the history",
+        "reason": "why; kept in the history",
+        "reply_to": "another allowed topic for the reply",
+        "preview": "put the next so many occurrences into the reply",
+        "dry_run": "answer as if, change nothing",
+        "effective_from": "let the change count from a later instant",
+        "spec": "create: the whole spec; update: the top-level fields to replace, null restores a default",
+        "catch_up": "resume: run what the pause suppressed",
+        "supersede": "update: cancel what the old definition still owes",
+        "payload": "trigger: instead of the schedule's own",
+        "from": "backfill: first nominal, inclusive",
+        "until": "backfill: first nominal that is not included",
+        "only_missing": "backfill: leave out what was dispatched",
+        "per_s": "backfill: at most so many a second",
+    },
+    "Problem": {
+        "field": "path of the field, as in `spec.trigger.cron`; empty for the command as a whole",
+        "code": "machine code of the mistake",
+        "message": "what is wrong, what was expected, what to do",
+    },
+    "Planned": {"scheduled_for": _SCHEDULED_FOR, "available_at": _AVAILABLE_AT},
+    "Reply": {
+        "command": "the command answered",
+        "schedule_id": _SCHEDULE_ID,
+        "command_id": "the command's, or `<partition>-<offset>` if it had none; also the header `command_id`",
+        "status": "whether it took effect",
+        "code": "machine code: `created`, `unchanged`, `not_found`, ...",
+        "message": "the same for people",
+        "at": "when it was decided",
+        "version": _VERSION,
+        "revision": _REVISION,
+        "state": "the schedule's state after the command",
+        "effective_at": _EFFECTIVE_AT,
+        "occurrence_id": "trigger: the manual occurrence",
+        "dry_run": "nothing was changed",
+        "counts": "what the change settled: occurrences dispatched, suppressed, cancelled, kept, missed",
+        "preview": "the next occurrences, if asked for",
+        "errors": "every mistake of the command at once, at most 20",
+        "warnings": "accepted, but perhaps not what was meant",
+    },
+    "RecentCommand": {
+        "command_id": _COMMAND_ID,
+        "command": "what was asked",
+        "status": "as in its reply",
+        "code": "as in its reply",
+        "message": "as in its reply",
+        "at": "as in its reply",
+        "version": "as in its reply",
+        "revision": "as in its reply",
+        "effective_at": "as in its reply",
+        "occurrence_id": "as in its reply",
+        "counts": "as in its reply",
+    },
+    "Schedule": {
+        "schedule_id": _SCHEDULE_ID,
+        "tenant": _TENANT,
+        "state": (
+            "`active` fires; `paused` waits for resume; `completed` has no nominal left; `cancelled` is over for good; "
+            "`broken` cannot be evaluated"
+        ),
+        "version": _VERSION,
+        "revision": _REVISION,
+        "created_at": "when it was first accepted",
+        "updated_at": "when it last changed",
+        "effective_at": "nominals of this version are strictly later",
+        "spec": "the definition, defaults left out",
+        "floor": "nominals up to here are decided, whatever the shard's cursor says",
+        "completed_at": "when its last nominal was decided; a tombstone follows a day later",
+        "broken_reason": "why it cannot be evaluated",
+        "actor": _ACTOR + ", of the last change",
+        "reason": _REASON + ", of the last change",
+        "recent": "the last eight commands with their answers, for repeats",
+        "older": "short hashes of earlier command ids: their repeats are answered `stale_command`",
+    },
+    "OwedRun": {
+        "scheduled_for": _SCHEDULED_FOR,
+        "available_at": _AVAILABLE_AT,
+        "stands_for": "how many nominals it stands for, itself included",
+    },
+    "Live": {
+        "kind": "see the table of kinds",
+        "owner": "schedule_id",
+        "floor": "floor: nominals up to here are decided",
+        "occurrence_id": "owed: the occurrence that waits",
+        "scheduled_for": "owed: " + _SCHEDULED_FOR,
+        "available_at": "owed: when it may start",
+        "topic": "owed: the dispatch topic it will go to",
+        "dispatch": "owed: the dispatch value, ready to be sent",
+        "version": "of the schedule it belongs to",
+        "priority": "catchup: 0 (critical) to 3 (background)",
+        "runs": "catchup: what is still to run, oldest first",
+        "definition": "catchup: the schedule record it belongs to, once that has a newer version",
+        "seen_at": "catchup: the first look after the outage; lateness is judged there",
+    },
+    "Cursor": {
+        "available_at": "the instant reached",
+        "priority": "with `schedule_id`: how far inside that instant",
+        "schedule_id": "absent: all of the instant",
+    },
+    "Backlog": {
+        "priority": "whose keys wait",
+        "after": "the last key that is decided",
+        "until": "the last key that waits",
+        "reason": "why nobody looked in time",
+        "seen_until": "the last instant at which the shard had been alive and looked, before that",
+    },
+    "Shard": {
+        "format": "record format; a reader refuses a newer one than its own",
+        "shard": "its number, and the partition of every topic it owns",
+        "step": "number of the step that wrote this; the header `step` of each changelog record names its own",
+        "positions": "input topic without namespace -> the next offset to read",
+        "cursor": "everything up to this key of the due index has been fired",
+        "seen_until": "the last instant at which the shard was alive and looked",
+        "backlogs": "ranges behind the cursor that are still to be decided after an outage",
+        "token": "the last fencing token handed out",
+        "deleted_version": "the highest version ever deleted here; a re-created schedule starts above it",
+        "tz_version": "the time-zone tables in use",
+        "generation": "of the region",
+        "at": "when the step was decided",
+    },
+    "Dispatch": {
+        "occurrence_id": _OCCURRENCE_ID + "; the same after every retry, crash and replay: deduplicate on it",
+        "schedule_id": _SCHEDULE_ID,
+        "tenant": _TENANT,
+        "version": _VERSION,
+        "shard": "who decided it; attempts go to this partition",
+        "lane": "the lane it was dispatched on",
+        "priority": "its priority",
+        "attempt": "numbered from 1",
+        "scheduled_for": _SCHEDULED_FOR,
+        "available_at": _AVAILABLE_AT,
+        "origin": "what brought it about",
+        "stands_for": "how many nominals it stands for, itself included: above 1 after an outage under `fire_once`",
+        "tz_version": "the time-zone tables it was computed with",
+        "generation": "of the region",
+        "deadline": "later it is not worth starting",
+        "handler": "the name by which workers choose their code",
+        "payload": "the producer's own JSON, byte for byte",
+    },
+    "Occurrence": {
+        "state": "what became of it",
+        "schedule_id": _SCHEDULE_ID,
+        "tenant": _TENANT,
+        "version": _VERSION,
+        "reason": "`downtime`, `throttled`, `clock`, `paused`, `calendar`, `gap`, `deleted`, `superseded`, ...",
+        "at": "when it was decided",
+        "count": "above 1: a summary of so many nominals",
+        "occurrence_id": _OCCURRENCE_ID,
+        "scheduled_for": _SCHEDULED_FOR,
+        "first": "summary: the oldest nominal it covers",
+        "last": "summary: the newest nominal it covers",
+    },
+    "Revision": {
+        "schedule_id": _SCHEDULE_ID,
+        "tenant": _TENANT,
+        "version": _VERSION,
+        "revision": _REVISION,
+        "change": "the command, or what the scheduler did by itself: `completed`, `expired`, `broken`, `re-planned`",
+        "state": "after the change",
+        "at": "when it was decided",
+        "effective_at": _EFFECTIVE_AT,
+        "command_id": "of the command that changed it",
+        "actor": _ACTOR,
+        "reason": _REASON,
+        "spec": "the whole definition after the change",
+    },
+    "Rejected": {
+        "reason": "what is wrong with it, in words",
+        "code": "the same for machines",
+        "topic": "where it was read",
+        "partition": "where it was read",
+        "offset": "where it was read",
+        "at": "when it was set aside",
+        "key_base64": "the record's key",
+        "value_base64": "the record's value; absent: it was null",
+        "value_text": "the value again, where it is UTF-8",
+    },
+    "ClockProbe": {
+        "process": "the scheduler process that sent it",
+        "sequence": "counts up by one with each probe of the process",
+    },
+}
+
+
+class LiveKind(NamedTuple):
+    """One kind of record on `scheduler.live`."""
+
+    kind: str
+    key: str
+    value: str
+    written: str
+    tombstoned: str
+
+
+LIVE_KINDS: Final = (
+    LiveKind(
+        kind="floor",
+        key="`floor:<schedule_id>:`",
+        value="`floor`",
+        written="an outage was decided for the schedule",
+        tombstoned="the cursor passed it, or a change of the schedule absorbed it",
+    ),
+    LiveKind(
+        kind="owed",
+        key="`owed:<schedule_id>:<occurrence_id>`",
+        value="`dispatch`, `topic`, `scheduled_for`, `available_at`",
+        written="a nominal waits outside of the due index: in its window, or of an old version",
+        tombstoned="it is dispatched, suppressed or cancelled",
+    ),
+    LiveKind(
+        kind="catchup",
+        key="`catchup:<schedule_id>:<version>`",
+        value="`runs`, `version`, `priority`, `seen_at`, `definition`",
+        written="missed nominals are to run under a budget",
+        tombstoned="the last one is dispatched or dropped",
+    ),
+)
