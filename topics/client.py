@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 import time
 import uuid
 from collections import deque
@@ -24,7 +25,14 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from topics.catalog import COMMANDS, REPLIES
 from topics.codec import Undecodable, decode, encode
-from topics.messages import COMMAND_ID_HEADER, Command, Problem, Reply
+from topics.messages import (
+    COMMAND_ID_HEADER,
+    COMMAND_ID_PATTERN,
+    SCHEDULE_ID_PATTERN,
+    Command,
+    Problem,
+    Reply,
+)
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -64,6 +72,9 @@ _CONSUMER: Final[dict[str, Any]] = {
     "fetch.wait.max.ms": 100,
     "allow.auto.create.topics": False,
 }
+_SCHEDULE_ID: Final = re.compile(SCHEDULE_ID_PATTERN).fullmatch
+_COMMAND_ID: Final = re.compile(COMMAND_ID_PATTERN).fullmatch
+
 # A topic just made, or a leader just lost: another look helps.
 _PASSING: Final = frozenset(
     {
@@ -149,9 +160,9 @@ class CommandClient:
     def send_many(self, commands: Iterable[_C], *, window: int = 20_000) -> Iterator[tuple[_C, Reply]]:
         """Each command with its reply, in the order of the replies; up to `window` are under way at a time.
 
-        A command that cannot even be addressed (no `schedule_id`, or not JSON) gets a reply from here, code
-        `bad_field`. Raises as `send` does; a timeout is counted from the last reply that came. What is still under way
-        when the iterator is closed may or may not take effect.
+        What the shards could not reply to (`schedule_id` or `command_id` malformed, or not to be printed as JSON) gets
+        a reply from here, code `bad_field`. Raises as `send` does; a timeout is counted from the last reply that came.
+        What is still under way when the iterator is closed may or may not take effect.
         """
         self._waiting.clear()
         source = iter(commands)
@@ -253,7 +264,8 @@ class CommandClient:
         return (
             f"no reply on {self._replies} within {self._timeout_s:g} s; {count} command(s) wait, the first is "
             f"{command_id.decode()!r} for {schedule_id.decode()!r}. Check that a scheduler runs with this namespace "
-            "(`scheduler doctor`). Sending it again with the same command_id is harmless"
+            "(`scheduler doctor`), and look for the command on scheduler.rejected. Sending it again with the same "
+            "command_id is harmless"
         )
 
 
@@ -339,11 +351,12 @@ def follow(
 
 
 def _address(schedule_id: object, command_id: object) -> _Key:
-    """The key and id a reply is recognised by. Raises ValueError when the command cannot be addressed."""
-    if not isinstance(schedule_id, str) or not schedule_id:
-        raise ValueError('schedule_id is missing: name the schedule, as in "acme/nightly"')
-    if not isinstance(command_id, str) or not command_id:
-        raise ValueError(f"command_id is {command_id!r}; expected 1 to 64 letters, digits, '.', '_' or '-'")
+    """The key and id a reply is recognised by. Raises ValueError for what the shards could not reply to."""
+    if not isinstance(schedule_id, str) or not _SCHEDULE_ID(schedule_id):
+        shown = "missing" if schedule_id is None else f"{schedule_id!r:.80}"
+        raise ValueError(f"schedule_id is {shown}; expected <tenant>/<name>, as in acme/nightly-close")
+    if not isinstance(command_id, str) or not _COMMAND_ID(command_id):
+        raise ValueError(f"command_id is {command_id!r:.80}; expected 1 to 64 letters, digits, '.', '_' or '-'")
     return schedule_id.encode(), command_id.encode()
 
 

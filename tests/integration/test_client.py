@@ -91,11 +91,11 @@ def test_a_command_sent_twice_gets_two_replies(
 def test_what_cannot_be_addressed_is_answered_here(
     broker: BrokerUnderTest, catalogue: Catalogue, kafka: dict[str, str]
 ) -> None:
-    """One bad line of a file of commands must not stop the others, and says what is wrong with it."""
+    """The shards answer by schedule and command id, so malformed ones would wait for ever; other lines go on."""
     commands: list[dict[str, Any]] = [
         {"command": "pause"},
-        {"command": "pause", "schedule_id": ""},
-        {"command": "pause", "schedule_id": "acme/x", "command_id": 7},
+        {"command": "pause", "schedule_id": "Acme Corp/x"},
+        {"command": "pause", "schedule_id": "acme/x", "command_id": "no spaces"},
         {"command": "create", "schedule_id": "acme/y", "spec": {"payload": object()}},
         {"command": "create", "schedule_id": "acme/big", "spec": {"payload": "x" * 2_000_000}},
         {"command": "pause", "schedule_id": "acme/good"},
