@@ -7,6 +7,7 @@ wants to run although it is late becomes a catch-up record and is dispatched as 
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 SLICE = 200  # schedules decided in one step: some 20 ms
 KEYS_A_SLICE = 20_000  # due keys looked at in one step, those of other priorities included
+_ALL_CATCH_UPS = (keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))
 
 
 def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
@@ -127,6 +129,11 @@ class Outage:
                 limit -= self._catch_up_tenant(step, key, after_tenant, tenant, limit)
                 start = after_tenant
 
+    def next_catch_up(self, now: int) -> int | None:
+        """When the next catch-up may be dispatched; `now` if at once, None if none is owed."""
+        tenants = {tenant_of(keys.split_catch_up(key)[0]) for key in self._store.keys(*_ALL_CATCH_UPS)}
+        return min((self._budget.next_at(tenant, now) for tenant in tenants), default=None)
+
     def _catch_up_tenant(self, step: Step, start: bytes, end: bytes, tenant: str, limit: int) -> int:
         allowed = min(limit, self._budget.available(tenant, step.now))
         done = 0
@@ -189,6 +196,13 @@ class Budget:
         tokens = min(most, tokens + max(0, now - as_of) * rate / 1000)
         self._buckets[tenant] = (tokens, max(now, as_of))
         return int(tokens + 1e-9)
+
+    def next_at(self, tenant: str, now: int) -> int:
+        """The first instant from `now` on at which one may be dispatched."""
+        if self.available(tenant, now):
+            return now
+        tokens, _ = self._buckets[tenant]
+        return now + ceil((1 - tokens) * 1000 / self.rate(tenant) - 1e-6)
 
     def spend(self, tenant: str, count: int) -> None:
         tokens, as_of = self._buckets[tenant]

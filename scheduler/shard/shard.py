@@ -119,6 +119,11 @@ class Shard:
         """All commands sent before the shard opened are applied: a "pause all" among them wins over the catch-up."""
         self._commands_read = True
 
+    @property
+    def max_inputs(self) -> int:
+        """How many input records one step may be given."""
+        return self._settings.max_commands
+
     def position(self, topic: str) -> int:
         """The next offset to read of an input topic (its name without the namespace)."""
         return self.record.positions.get(topic, 0)
@@ -350,6 +355,24 @@ class Shard:
             return 0
         instants = [i for i in (self.horizon.next_instant(), self._next_timer) if i is not None]
         return min(instants) if instants else None
+
+    def next_change(self, now: int) -> int | None:
+        """When there will be something to do if nobody sends anything, budgets included; None: not in the horizon.
+
+        For callers that move time by hand, and for a loop that would rather sleep than look at an empty budget.
+        """
+        if (self.record.backlogs and self._commands_read) or self._finished or self._broken:
+            return now
+        budget = self._outage.next_catch_up(now) if self._catching_up else None
+        instants = [i for i in (self.horizon.next_instant(), self._next_timer, budget) if i is not None]
+        return min(instants) if instants else None
+
+    def idle_until(self, now: int) -> None:
+        """Looks up to `now` found nothing, says a caller that moves time by hand: skipped time is not an outage.
+
+        Only for instants at which nothing is due, so not beyond `next_change`.
+        """
+        self._last_look = max(self._last_look, now)
 
     def _advance(self) -> None:
         """Fire now, advance later: give fired entries their next place."""

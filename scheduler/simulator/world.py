@@ -1,0 +1,156 @@
+"""The world of a scenario: one real shard over a store in memory, and time that jumps from one event to the next.
+
+    created at `from`  ──►  everything due before a step, then the step, ...  ──►  everything due up to `until`
+
+At one instant what is due is decided before a command, and commands one after the other in the order of the scenario.
+An outage throws the shard away as a kill does: nothing is decided, commands wait on the topic. At its end a new shard
+opens on the store, applies the waiting commands, and only then decides what it missed. No Kafka and no clock: latency
+is 0, and the same scenario gives the same steps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from scheduler.core.due import instant_end, instant_of
+from scheduler.core.model import State
+from scheduler.core.policy import Rules
+from scheduler.shard import keys
+from scheduler.shard.commands import Input
+from scheduler.shard.shard import Shard, ShardSettings
+from scheduler.simulator.scenario import ClockStep, CommandStep, OutageStep
+from scheduler.state.store import MemoryStore
+from scheduler.wire import schedule_from_bytes
+from topics.catalog import Catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.core.model import Schedule
+    from scheduler.shard.step import Step
+    from scheduler.simulator.scenario import Scenario
+
+HORIZON_MS = 6 * 60_000  # pages of a minute: idle time is skipped, so reading far ahead would only cost memory
+
+
+class Happened(NamedTuple):
+    """One committed step of the shard, or a step of the wall clock; `command` is what it answers."""
+
+    at: int
+    step: Step | None = None
+    command: CommandStep | None = None
+    clock: ClockStep | None = None
+
+
+class World:
+    """Runs one scenario once: iterate over `run()`, then ask for `still_paused()`."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.catalogue = Catalogue(shards=1, lanes=scenario.lanes)
+        self._scenario = scenario
+        self._settings = ShardSettings(
+            horizon_ms=HORIZON_MS,
+            catch_up_overrides=dict(scenario.catch_up_per_s),
+            rules=Rules(grace_max_ms=scenario.grace_ms),
+        )
+        self._store = _Memory()
+        self._shard: Shard | None = None
+        self._offset = 0
+        self._waiting: deque[CommandStep] = deque()  # sent during an outage
+        self._gone_until = 0
+
+    def run(self) -> Iterator[Happened]:
+        """Everything that happens, in order."""
+        scenario = self._scenario
+        yield from self._open(scenario.start)
+        for step in scenario.steps:
+            if self._shard is None and step.at >= self._gone_until:
+                yield from self._open(self._gone_until)
+            if isinstance(step, ClockStep):
+                yield from self._until(step.at - 1)
+                yield Happened(step.at, clock=step)
+            elif isinstance(step, OutageStep):
+                yield from self._until(step.at - 1)
+                self._shard, self._gone_until = None, step.until
+            elif self._shard is None:
+                self._waiting.append(step)
+            else:
+                yield from self._until(step.at)
+                yield from self._apply(step.at, step)
+        if self._shard is None and self._gone_until <= scenario.until:
+            yield from self._open(self._gone_until)
+        yield from self._until(scenario.until)
+
+    def still_paused(self) -> Iterator[Schedule]:
+        """The schedules that are paused at the end, by id; none if nobody was there to ask."""
+        if self._shard is None:
+            return
+        for _, value in self._store.items(keys.SCHEDULE, keys.after_prefix(keys.SCHEDULE)):
+            schedule = schedule_from_bytes(value)
+            if schedule.state is State.PAUSED:
+                yield schedule
+
+    # --- time
+
+    def _open(self, now: int) -> Iterator[Happened]:
+        self._shard = Shard(0, self.catalogue, self._store, self._settings)
+        self._shard.open(now)
+        while self._waiting:
+            yield from self._apply(now, self._waiting.popleft(), alone=True)
+        self._shard.commands_read()
+        yield from self._settle(now)
+
+    def _until(self, end: int) -> Iterator[Happened]:
+        """Let time pass up to and including `end`, stopping wherever there is something to do."""
+        if self._shard is None:
+            return
+        now = self._next(self._shard)
+        while now is not None and now <= end:
+            yield from self._settle(now)
+            now = self._next(self._shard)
+
+    def _next(self, shard: Shard) -> int | None:
+        """The next instant with something to do; beyond the horizon the due index knows it."""
+        ahead = self._store.first(keys.DUE + shard.horizon.end + b"\x00", keys.after_prefix(keys.DUE))
+        change = shard.next_change(shard.record.seen_until)
+        instants = [i for i in (change, None if ahead is None else instant_of(ahead[1:])) if i is not None]
+        return min(instants) if instants else None
+
+    def _settle(self, now: int) -> Iterator[Happened]:
+        """Everything there is to do at this instant."""
+        shard = self._shard
+        if shard is None:
+            return
+        shard.idle_until(now)
+        while True:
+            while shard.housekeep(now):
+                pass
+            step = shard.plan(now)
+            if step is not None:
+                yield Happened(now, step)
+                shard.committed(step)
+            elif shard.horizon.end >= instant_end(now):
+                return
+
+    def _apply(self, now: int, command: CommandStep, *, alone: bool = False) -> Iterator[Happened]:
+        """One command in a step of its own, then what follows from it at once (unless it is `alone`)."""
+        shard = self._shard
+        if shard is None:
+            return
+        shard.idle_until(now)
+        step = shard.plan(now, [Input(0, self._offset, command.at, command.key, command.value)])
+        self._offset += 1
+        if step is not None:
+            yield Happened(now, step, command)
+            shard.committed(step)
+        if not alone:
+            yield from self._settle(now)
+
+
+class _Memory(MemoryStore):
+    """A store that can be asked for the first key of a range without listing the range."""
+
+    def first(self, start: bytes, end: bytes) -> bytes | None:
+        """The least key in [start, end)."""
+        return next(iter(self._map.irange(start, end, inclusive=(True, False))), None)
