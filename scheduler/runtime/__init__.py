@@ -1,0 +1,20 @@
+"""The Kafka shell: everything that talks to a broker, reads a clock or runs a thread.
+
+    supervisor.py   a node: several processes, restarted when they die
+    process.py      one process: one consumer, one clock, its shards
+    assignment.py   partitions come and go: shard tasks opened and closed, never blocking the poll loop
+    task.py         one shard: a thread, a store, a transactional producer, the loop
+    transaction.py  the only file that commits
+    restore.py      changelogs to the store
+    clock.py        the due clock: broker time, carried by a monotonic clock
+    health.py       live, ready, metrics                telemetry.py   every metric and log event, declared once
+
+What happens when something fails (the crash tests show each):
+
+    it dies ...                           written            not written   the new owner
+    before produce                        nothing            the step      decides the step again
+    between produce and commit            aborted records    the step      init_transactions aborts them; decides again
+    after commit, before the store write  the step           the store     restores the step from the changelogs
+    after the store write                 the step, store    advances      advances fired entries while opening
+    with an ambiguous commit              perhaps the step   the store     new producer, re-read, whatever it was
+"""

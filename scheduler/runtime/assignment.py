@@ -1,0 +1,178 @@
+"""Partitions come and go: owning partition p of the command topic is owning shard p.
+
+The group is subscribed to `scheduler.commands` alone. A cooperative assignor does not co-partition topics, so every
+other topic of a shard is addressed by partition number and never assigned by the group. Callbacks run inside the poll
+loop and only start and stop tasks; nothing in them waits. Three ways in which a shard fails, and what follows:
+
+    a transactional call failed, outcome unknown   the task owns the shard anew, after a poll proved it is still ours
+    fenced, and no longer assigned                 the task is closed
+    fenced, but still assigned                     somebody else was told the partition is theirs: leave and re-join
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from scheduler.core.time import MAX_MS
+from scheduler.runtime.clock import Deadline
+from scheduler.runtime.kafka import header
+from scheduler.runtime.task import Phase, ShardTask, Surroundings
+from scheduler.runtime.telemetry import event
+from scheduler.shard.commands import Input
+from topics.messages import FORWARDED_HEADER
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+BATCH = 5_000
+POLL_S = 0.1
+INBOX_HIGH = 20_000  # records waiting for a shard beyond which its partition is paused
+INBOX_LOW = 5_000
+
+
+class Assignment:
+    """The shards of this process and the consumer that feeds them. Used by the poll loop's thread alone."""
+
+    def __init__(self, consumer: Consumer, around: Surroundings) -> None:
+        self._consumer = consumer
+        self._around = around
+        self._topic = around.catalogue.commands
+        self.tasks: dict[int, ShardTask] = {}
+        self._closing: dict[int, ShardTask] = {}
+        self._paused: set[int] = set()
+        self._rejoin = False
+
+    def join(self) -> None:
+        """Become a member of the group."""
+        self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def poll(self) -> None:
+        """One turn: hear from the group, feed the shards, serve their wishes."""
+        messages: list[Message] = []
+        first = self._consumer.poll(POLL_S)
+        if first is not None:
+            messages = [first, *self._consumer.consume(BATCH, 0)]
+        self._feed(messages)
+        for number, task in self.tasks.items():
+            task.still_assigned()
+            if task.seek_to is not None:
+                self._seek(number, task, task.seek_to)
+            self._throttle(number, task)
+        if any(task.fenced for task in self.tasks.values()):
+            self._leave_and_rejoin()
+        self._closing = {n: t for n, t in self._closing.items() if t.phase is not Phase.CLOSED}
+
+    def close(self, seconds: float) -> bool:
+        """Stop all shards, then leave the group, so that others take over at once. True if all stopped in time."""
+        deadline = Deadline(seconds)
+        tasks = [*self.tasks.values(), *self._closing.values()]
+        for task in tasks:
+            task.close()
+        stopped = [task.join(deadline.left()) for task in tasks]
+        self._consumer.close()
+        return all(stopped)
+
+    # --- callbacks: start and stop, never wait
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # Read nothing until the shard says from where: its own record holds the position, not the group.
+        consumer.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions])
+        consumer.pause(partitions)
+        for partition in partitions:
+            number = partition.partition
+            if number in self.tasks:
+                continue
+            task = ShardTask(number, self._around, self._closing.pop(number, None))
+            self.tasks[number] = task
+            self._paused.discard(number)
+            task.start()
+        event("shards_assigned", shards=[p.partition for p in partitions])
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._drop([p.partition for p in partitions])
+        consumer.incremental_unassign(partitions)
+        event("shards_revoked", shards=[p.partition for p in partitions])
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._drop([p.partition for p in partitions])
+        consumer.incremental_unassign(partitions)
+        event("shards_lost", logging.WARNING, shards=[p.partition for p in partitions])
+
+    def _drop(self, numbers: list[int]) -> None:
+        for number in numbers:
+            task = self.tasks.pop(number, None)
+            if task is not None:
+                task.close()
+                self._closing[number] = task
+
+    # --- feeding
+
+    def _feed(self, messages: list[Message]) -> None:
+        by_shard: dict[int, list[Input]] = {}
+        ended: list[int] = []
+        for message in messages:
+            error = message.error()
+            number = message.partition()
+            if error is None:
+                by_shard.setdefault(number or 0, []).append(_input(message))
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
+                ended.append(number or 0)
+            elif error.fatal():
+                raise KafkaException(error)
+            else:
+                event("consumer_error", logging.WARNING, text=error.str())
+        for number, inputs in by_shard.items():
+            if number in self.tasks:
+                self.tasks[number].offer(inputs)
+        for number in ended:
+            if number in self.tasks:
+                self.tasks[number].reached_end()
+
+    def _seek(self, number: int, task: ShardTask, offset: int) -> None:
+        partition = TopicPartition(self._topic, number, offset if offset > 0 else OFFSET_BEGINNING)
+        try:
+            self._consumer.seek(partition)
+        except KafkaException as fault:
+            # The fetcher of a partition just assigned may not have started yet: the next turn tries again.
+            event("seek_postponed", logging.DEBUG, shard=number, text=fault.args[0].str())
+            return
+        task.sought()
+        self._consumer.resume([TopicPartition(self._topic, number)])
+        self._paused.discard(number)
+
+    def _throttle(self, number: int, task: ShardTask) -> None:
+        partition = [TopicPartition(self._topic, number)]
+        if task.waiting > INBOX_HIGH and number not in self._paused:
+            self._consumer.pause(partition)
+            self._paused.add(number)
+        elif task.waiting < INBOX_LOW and number in self._paused:
+            self._consumer.resume(partition)
+            self._paused.discard(number)
+
+    def _leave_and_rejoin(self) -> None:
+        event("rejoining_group", logging.WARNING, shards=[n for n, t in self.tasks.items() if t.fenced])
+        self._drop(list(self.tasks))
+        self._consumer.unsubscribe()
+        self.join()
+
+
+def _input(message: Message) -> Input:
+    forwarded = header(message, FORWARDED_HEADER)
+    appended = message.timestamp()[1]
+    return Input(
+        message.partition() or 0,
+        message.offset() or 0,
+        min(appended, MAX_MS),
+        message.key(),
+        message.value(),
+        None if forwarded is None else _position(forwarded),
+    )
+
+
+def _position(value: bytes) -> str | None:
+    """`<partition>-<offset>`, as our own forwards say it; anything else is a stranger's header."""
+    partition, dash, offset = value.partition(b"-")
+    return value.decode() if dash and partition.isdigit() and offset.isdigit() else None

@@ -1,0 +1,114 @@
+"""Kafka clients as the shell uses them: their settings, and their errors as ours."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from scheduler.errors import Fenced, Retriable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Message
+
+    from scheduler.config import Settings
+
+client_log = logging.getLogger("kafka")
+
+_FENCED = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001 - librdkafka's local codes are spelled so
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+
+def reaction_to(fault: KafkaException, doing: str) -> Fenced | Retriable:
+    """What a failed transactional call means for the shard: another owner, or unknown and to be read again."""
+    error = fault.args[0]
+    text = f"{doing}: {error.str()} ({error.name()})"
+    return Fenced(text) if error.code() in _FENCED else Retriable(text)
+
+
+def group_id(namespace: str) -> str:
+    """The consumer group whose partitions are the shards."""
+    return f"{namespace}scheduler"
+
+
+def transactional_producer(settings: Settings, shard: int) -> Producer:
+    """The one producer of a shard; its stable id fences whoever had it before."""
+    return _producer(
+        settings,
+        {
+            "transactional.id": f"{settings.namespace}shard-{shard}",
+            "transaction.timeout.ms": settings.transaction_timeout_ms,
+            "linger.ms": 5,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 2_097_151,
+            "batch.size": 1_000_000,
+            "delivery.report.only.error": False,
+        },
+    )
+
+
+def plain_producer(settings: Settings) -> Producer:
+    """For probes and forwarded commands: not part of any transaction."""
+    return _producer(settings, {"enable.idempotence": True, "linger.ms": 0, "acks": "all"})
+
+
+def _producer(settings: Settings, more: Mapping[str, Any]) -> Producer:
+    config = {**settings.client_config(), "partitioner": "murmur2_random", **more}
+    return Producer(config, logger=client_log)
+
+
+def command_consumer(settings: Settings) -> Consumer:
+    """The process's one consumer; owning a partition of the command topic is owning a shard."""
+    return Consumer(
+        {
+            **settings.client_config(),
+            "group.id": group_id(settings.namespace),
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": settings.session_timeout_ms,
+            "heartbeat.interval.ms": settings.heartbeat_interval_ms,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+            "queued.max.messages.kbytes": 32_768,
+            "allow.auto.create.topics": False,
+        },
+        logger=client_log,
+    )
+
+
+def changelog_consumer(settings: Settings) -> Consumer:
+    """Reads changelogs from a given offset to their end; never commits."""
+    return Consumer(
+        {
+            **settings.client_config(),
+            "group.id": f"{settings.namespace}scheduler-restore",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
+            "allow.auto.create.topics": False,
+        },
+        logger=client_log,
+    )
+
+
+def header(message: Message, name: str) -> bytes | None:
+    """The value of a record's header; None if it has none."""
+    headers: Any = message.headers()  # a list of pairs, whatever the stubs allow besides
+    for key, value in headers or ():
+        if key == name and isinstance(value, bytes):
+            return value
+    return None

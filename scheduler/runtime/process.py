@@ -1,0 +1,182 @@
+"""One process of a node: a consumer, a due clock, some shards. Ends on SIGTERM, SIGINT or when its parent is gone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
+
+from scheduler.core.time import format_instant
+from scheduler.errors import BrokerUnavailable, ConfigInvalid, StateCorrupted
+from scheduler.runtime.assignment import Assignment
+from scheduler.runtime.clock import WALL_ALARM_MS, DueClock, SystemClock
+from scheduler.runtime.health import Health
+from scheduler.runtime.kafka import command_consumer, plain_producer
+from scheduler.runtime.task import Phase, Surroundings
+from scheduler.runtime.telemetry import Telemetry, event
+from topics.admin import TopicsWrong, connect, observe, verify
+from topics.codec import encode
+from topics.messages import ClockProbe
+from topics.partition import self_test
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message, Producer
+
+    from scheduler.config import Settings
+    from topics.catalog import Catalogue
+
+STOP_S = 10.0
+START_S = 30.0
+PROBE_S = 1.0
+FIRST_PROBES = 4  # quickly, to bound the offset well before anything fires
+STUCK_S = 30.0  # the poll loop has not turned for so long: not live
+
+
+class Probe:
+    """Sends a probe a second to the clock topic and tells the due clock when it was stamped."""
+
+    def __init__(self, producer: Producer, topic: str, name: str, clock: DueClock, system: SystemClock) -> None:
+        self._producer, self._topic, self._name = producer, topic, name
+        self._clock, self._system = clock, system
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(PROBE_S * 2)
+
+    def _run(self) -> None:
+        sequence = 0
+        while not self._stop.is_set():
+            sequence += 1
+            self._send(sequence)
+            # Serves every delivery report of the plain producer, a forwarded command's too.
+            end = time.monotonic() + (0.02 if sequence < FIRST_PROBES else PROBE_S)
+            while (left := end - time.monotonic()) > 0 and not self._stop.is_set():
+                self._producer.poll(min(left, 0.2))
+
+    def _send(self, sequence: int) -> None:
+        sent = self._system.monotonic_ms()
+
+        def delivered(error: object, message: Message) -> None:
+            if error is None:
+                self._clock.observe(sent, self._system.monotonic_ms(), message.timestamp()[1])
+
+        value = encode(ClockProbe(process=self._name, sequence=sequence))
+        try:
+            self._producer.produce(self._topic, value, self._name.encode(), on_delivery=delivered)
+        except (BufferError, KafkaException) as fault:
+            event("probe_failed", logging.WARNING, text=str(fault))
+
+
+class Process:
+    """Runs until told to stop. `run` returns the exit code."""
+
+    def __init__(self, settings: Settings, index: int) -> None:
+        self._settings = settings
+        self._index = index
+        self._stop = threading.Event()
+        self._turned = time.monotonic()
+        self._assignment: Assignment | None = None
+        self._clock: DueClock | None = None
+
+    def stop(self, *_: object) -> None:
+        """Drain and leave; safe in a signal handler."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """Raises BrokerUnavailable, ConfigInvalid or StateCorrupted when it cannot start."""
+        settings = self._settings
+        self_test()
+        catalogue = settings.catalogue()
+        cluster = check_topics(settings, catalogue)
+        telemetry = Telemetry()
+        system = SystemClock()
+        clock = self._clock = DueClock(system)
+        plain = plain_producer(settings)
+        name = f"{settings.node_id}-{self._index}"
+        probe = Probe(plain, catalogue.clock, name, clock, system)
+        around = Surroundings(settings, catalogue, clock, plain, telemetry, cluster)
+        assignment = self._assignment = Assignment(command_consumer(settings), around)
+        port = settings.http.port + self._index if settings.http.port else 0
+        health = Health(settings.http.host, port, self.state, telemetry.registry)
+        event("process_started", process=name, pid=os.getpid(), health=health.address)
+        probe.start()
+        assignment.join()
+        parent = os.getppid()
+        try:
+            while not self._stop.is_set():
+                assignment.poll()
+                self._turned = time.monotonic()
+                self._watch_clock(telemetry, clock)
+                if os.getppid() != parent:
+                    event("parent_gone", logging.WARNING)
+                    break
+        finally:
+            drained = assignment.close(STOP_S)
+            probe.stop()
+            plain.flush(1.0)
+            health.close()
+            event("process_stopped", process=name, drained=drained)
+        return 0
+
+    def state(self) -> dict[str, Any]:
+        """What `/live` and `/ready` show."""
+        live = time.monotonic() - self._turned < STUCK_S
+        tasks = dict(self._assignment.tasks) if self._assignment else {}
+        shards = {
+            str(n): {"phase": task.phase.value, **({"trouble": task.trouble} if task.trouble else {})}
+            for n, task in sorted(tasks.items())
+        }
+        now = self._clock.now() if self._clock else None
+        difference = self._clock.wall_difference_ms() if self._clock else None
+        trusted = now is not None and difference is not None and abs(difference) <= WALL_ALARM_MS
+        return {
+            "live": live,
+            "ready": live and trusted and all(task.phase is Phase.READY for task in tasks.values()),
+            "now": None if now is None else format_instant(now),
+            "wall_clock_ahead_ms": None if difference is None else round(difference),
+            "shards": shards,
+        }
+
+    @staticmethod
+    def _watch_clock(telemetry: Telemetry, clock: DueClock) -> None:
+        difference = clock.wall_difference_ms()
+        if difference is not None:
+            telemetry.clock_offset.set(difference / 1000)
+        telemetry.clock_jumps.set(clock.jumps)
+
+
+def check_topics(settings: Settings, catalogue: Catalogue) -> str:
+    """The cluster's id, once all topics are there as they must be. Raises with every mistake and the next step."""
+    try:
+        admin = connect(settings.client_config())
+        wanted = catalogue.specs()
+        verify(wanted, observe(admin, wanted))
+        cluster: str | None = admin.list_topics(timeout=START_S).cluster_id
+    except TopicsWrong as fault:
+        raise ConfigInvalid([*fault.problems, "`scheduler topics plan` shows what `scheduler topics apply` would do"]) from fault
+    except KafkaException as fault:
+        raise BrokerUnavailable(
+            f"no broker answers at {settings.kafka.bootstrap_servers} ({fault.args[0].str()}): check that it runs and "
+            "kafka.bootstrap_servers; `scheduler doctor` looks closer"
+        ) from fault
+    if cluster is None:
+        raise StateCorrupted("the brokers do not say which cluster they are: a store could not be told apart")
+    return cluster
+
+
+def main(settings: Settings, index: int) -> int:
+    """The body of a child process."""
+    process = Process(settings, index)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, process.stop)
+    return process.run()

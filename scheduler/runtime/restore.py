@@ -1,0 +1,119 @@
+"""Changelogs to the store, up to the end that was there after `init_transactions`.
+
+By then no transaction of this shard is open and nobody else can write its partitions, so reading to the end of the
+committed records gives the whole truth.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from scheduler.errors import Retriable
+from scheduler.runtime.kafka import header
+from scheduler.runtime.telemetry import event
+from scheduler.shard.rebuild import ORDER, Change, Rebuild
+from topics import catalog
+from topics.messages import STEP_HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import Message
+
+    from scheduler.state.store import Store
+
+BATCH = 2_000
+SILENCE_S = 15.0  # without a record or an end: something is wrong with the brokers
+TAIL = 200  # of the shard topic: its newest record is all that counts, and every step writes one
+PROGRESS_EVERY = 100_000
+
+
+class Restore:
+    """Brings one store up to date. `applied` and `foreign` tell what it found."""
+
+    def __init__(self, consumer: Consumer, namespace: str, shard: int, stopped: Callable[[], bool]) -> None:
+        self._consumer = consumer
+        self._namespace = namespace
+        self._shard = shard
+        self._stopped = stopped
+        self.applied = 0
+        self.foreign = 0
+
+    def run(self, store: Store) -> None:
+        """Apply every changelog to its end. Raises Retriable for silent brokers, StateCorrupted for bad records."""
+        with closing(self._consumer):
+            rebuild = Rebuild(store, self._shard)
+            for topic in ORDER:
+                rebuild.begin(topic)
+                self._read(rebuild, topic)
+            self.foreign = rebuild.foreign
+        if self.foreign:
+            event("changelog_foreign_records", logging.ERROR, shard=self._shard, count=self.foreign)
+
+    def _read(self, rebuild: Rebuild, topic: str) -> None:
+        start = rebuild.position(topic)
+        name = self._namespace + topic
+        try:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(name, self._shard), timeout=SILENCE_S)
+            start = max(start, low)
+            if topic == catalog.SHARDS:
+                self._read_tail(rebuild, topic, start, high)
+            else:
+                self._apply(rebuild, topic, start, high)
+        except KafkaException as fault:
+            raise Retriable(f"restore of {name}: {fault.args[0].str()}") from fault
+
+    def _read_tail(self, rebuild: Rebuild, topic: str, start: int, high: int) -> None:
+        """The newest record of the shard topic, found from its end backwards."""
+        span = TAIL
+        while True:
+            begin = max(start, high - span)
+            if self._apply(rebuild, topic, begin, high) or begin == start:
+                return
+            span *= 8
+
+    def _apply(self, rebuild: Rebuild, topic: str, start: int, high: int) -> int:
+        """Apply records from `start` to the end of what is committed; returns how many there were."""
+        if start >= high:
+            return 0
+        self._consumer.assign([TopicPartition(self._namespace + topic, self._shard, start)])
+        count = 0
+        silent = 0.0
+        while not self._stopped():
+            messages = self._consumer.consume(BATCH, 0.2)
+            changes: list[Change] = []
+            ended = False
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    changes.append(_change(message))
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
+                    # An end reached before the end we saw at first is one of a fetch that was on its way.
+                    ended = (message.offset() or 0) >= high or not changes
+                elif not error.retriable():
+                    raise KafkaException(error)
+            if changes:
+                rebuild.apply(topic, changes, changes[-1].offset + 1)
+                before = count
+                count += len(changes)
+                self.applied += len(changes)
+                if before // PROGRESS_EVERY != count // PROGRESS_EVERY:
+                    event("restore_progress", shard=self._shard, topic=topic, offset=changes[-1].offset, end=high)
+            if ended:
+                return count
+            silent = 0.0 if messages else silent + 0.2
+            if silent > SILENCE_S:
+                raise Retriable(f"restore of {topic}: no answer from the brokers for {SILENCE_S:.0f} s")
+        raise Retriable("restore: stopped")
+
+
+def _change(message: Message) -> Change:
+    step = None
+    value = header(message, STEP_HEADER)
+    if value is not None and value.isdigit():
+        step = int(value)
+    return Change(message.offset() or 0, message.key(), message.value(), step)

@@ -1,0 +1,107 @@
+"""A node: several processes under one parent. A process that dies is started again with back-off; a stop drains all.
+
+The interpreter runs one thread at a time, so processes are the unit of scale. The parent holds no Kafka client.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from scheduler.runtime.clock import Deadline
+from scheduler.runtime.telemetry import event
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BACKOFF_S = (0.5, 1, 2, 5, 10, 30)
+STEADY_S = 60.0  # alive so long: the next death starts the back-off anew
+STOP_S = 15.0
+LOOK_S = 0.1
+HOPELESS = frozenset({2})  # wrong settings: starting again cannot help
+
+
+class Child:
+    """One process and its history of deaths."""
+
+    def __init__(self, command: Sequence[str], index: int) -> None:
+        self._command = [*command, str(index)]
+        self.index = index
+        self.deaths = 0
+        self.start_at = 0.0
+        self._began = 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._began = time.monotonic()
+        self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own command
+
+    def died(self) -> float:
+        """Note a death; returns the seconds to wait before the next start."""
+        self.deaths = 1 if time.monotonic() - self._began > STEADY_S else self.deaths + 1
+        pause = BACKOFF_S[min(self.deaths, len(BACKOFF_S)) - 1]
+        self.start_at = time.monotonic() + pause
+        self.process = None
+        return pause
+
+
+class Supervisor:
+    """Runs `processes` children of `command` until told to stop."""
+
+    def __init__(self, command: Sequence[str], processes: int) -> None:
+        self._children = [Child(command, index) for index in range(processes)]
+        self._stop = threading.Event()
+
+    def stop(self, *_: object) -> None:
+        """Safe in a signal handler."""
+        self._stop.set()
+
+    def run(self) -> int:
+        """The exit code: 0 after a stop, a child's own code if starting it again cannot help."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.stop)
+        code = 0
+        try:
+            while not self._stop.wait(LOOK_S) and code == 0:
+                code = self._look()
+        finally:
+            self._stop_all()
+        return code
+
+    def _look(self) -> int:
+        for child in self._children:
+            if child.process is None:
+                if time.monotonic() >= child.start_at:
+                    child.start()
+                continue
+            code = child.process.poll()
+            if code is None:
+                continue
+            if code in HOPELESS:
+                return code
+            pause = child.died()
+            event("process_died", logging.ERROR, index=child.index, code=code, restart_in_s=pause)
+        return 0
+
+    def _stop_all(self) -> None:
+        deadline = Deadline(STOP_S)
+        running = [child.process for child in self._children if child.process is not None]
+        for process in running:
+            process.terminate()
+        for process in running:
+            try:
+                process.wait(max(0.1, deadline.left()))
+            except subprocess.TimeoutExpired:
+                event("process_killed", logging.ERROR, pid=process.pid)
+                process.kill()
+                process.wait()
+
+
+def child_command(config: str | None) -> list[str]:
+    """How a child is started: the same program, told which one it is."""
+    return [sys.executable, "-m", "scheduler", *(["--config", config] if config else []), "run", "--child"]

@@ -1,0 +1,324 @@
+"""One shard at work: a thread, a store, a transactional producer.
+
+    own    init_transactions, restore, open, seek          any failure: thrown away and owned anew, after proof from the
+    loop   look at the clock and the inbox, plan, commit,  poll loop that the partition is still ours
+           apply, housekeep, wait
+
+The thread decides nothing by itself: `Shard` does. It never runs two steps at once, so everything about one partition
+happens in one order.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from scheduler import wire
+from scheduler.core.due import instant_of
+from scheduler.core.policy import Rules
+from scheduler.errors import Fenced, Retriable, StateCorrupted
+from scheduler.runtime.kafka import changelog_consumer, transactional_producer
+from scheduler.runtime.restore import Restore
+from scheduler.runtime.telemetry import event
+from scheduler.runtime.transaction import Transaction
+from scheduler.shard import keys
+from scheduler.shard.rebuild import ORDER, Identity, claim
+from scheduler.shard.shard import COMMANDS_INPUT, Shard, ShardSettings
+from scheduler.state.rocks import RocksStore
+from topics.catalog import DAY_MS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from confluent_kafka import Producer
+
+    from scheduler.config import Settings
+    from scheduler.runtime.clock import DueClock
+    from scheduler.runtime.telemetry import Telemetry
+    from scheduler.shard.commands import Input
+    from topics.catalog import Catalogue
+
+STORE_LIFE_MS = DAY_MS // 2  # half of the tombstones' retention: an older store may have missed one
+WAIT_S = 1.0  # at most, between looks
+RETRY_S = 0.5
+RETRY_MAX_S = 5.0
+STOP_JOIN_S = 8.0
+
+
+class Phase(StrEnum):
+    """Where a task is; `ready` is the only one in which the shard serves."""
+
+    OPENING = "opening"
+    READY = "ready"
+    FAILED = "failed"  # can't serve; tries again
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all shards of a process share."""
+
+    settings: Settings
+    catalogue: Catalogue
+    clock: DueClock
+    plain: Producer
+    telemetry: Telemetry
+    cluster: str
+
+    def shard_settings(self) -> ShardSettings:
+        s = self.settings
+        return ShardSettings(
+            horizon_ms=s.horizon_ms,
+            horizon_bytes=s.horizon_bytes,
+            max_records=s.max_transaction_records,
+            catch_up_per_s=max(0.01, s.catch_up_per_s / s.shards),
+            rules=Rules(grace_max_ms=s.grace_max_ms),
+        )
+
+    def store_path(self, shard: int) -> Path:
+        s = self.settings
+        return s.data_dir / "stores" / f"{s.namespace or 'default'}-{s.node_id}" / str(shard)
+
+
+class ShardTask:
+    """Owns one shard while its partition is assigned to this process. The poll loop feeds it and never waits for it."""
+
+    def __init__(self, number: int, around: Surroundings, predecessor: ShardTask | None = None) -> None:
+        self.number = number
+        self.phase = Phase.OPENING
+        self.trouble: str | None = None
+        self.fenced = False
+        self.seek_to: int | None = None  # set by the thread, cleared by the poll loop once it feeds from there
+        self._around = around
+        self._predecessor = predecessor
+        self._inbox: deque[Input] = deque()
+        self._feeding = False
+        self._caught_up = False
+        self._closing = False
+        self._proof = threading.Event()
+        self._wake = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
+
+    # --- called by the poll loop
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def offer(self, inputs: list[Input]) -> None:
+        """Hand over records read after the last seek."""
+        with self._wake:
+            if self._feeding:
+                self._inbox.extend(inputs)
+                self._wake.notify()
+
+    def sought(self) -> None:
+        """The consumer now reads from `seek_to`."""
+        with self._wake:
+            self.seek_to = None
+            self._feeding = True
+
+    def reached_end(self) -> None:
+        """The command partition holds nothing more for now."""
+        with self._wake:
+            if self._feeding:
+                self._caught_up = True
+                self._wake.notify()
+
+    def still_assigned(self) -> None:
+        """A poll has just succeeded and the partition is still ours."""
+        self._proof.set()
+
+    def close(self) -> None:
+        """Stop after the step at hand; does not wait."""
+        with self._wake:
+            self._closing = True
+            self._proof.set()
+            self._wake.notify()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the thread to end; False if it has not."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """Commands read and not answered."""
+        return len(self._inbox)
+
+    # --- the thread
+
+    def _run(self) -> None:
+        if self._predecessor is not None:
+            self._predecessor.join(STOP_JOIN_S)
+            self._predecessor = None
+        pause = RETRY_S
+        while not self._closing:
+            began = time.monotonic()
+            try:
+                self._own()
+            except Fenced as fault:
+                self._failed("fenced", fault)
+                self.fenced = True
+                break
+            except Retriable as fault:
+                self._failed("retriable", fault)
+            except StateCorrupted as fault:
+                self._failed("state", fault)
+            except Exception as fault:  # noqa: BLE001 - a shard is never left without an owner: report, and own it anew
+                self._failed("unexpected", fault)
+            if not self._closing:
+                pause = RETRY_S if time.monotonic() - began > 10 * RETRY_MAX_S else min(RETRY_MAX_S, pause * 2)
+                self._await_proof(pause)
+        self.phase = Phase.CLOSED
+        self._around.telemetry.ready.labels(str(self.number)).set(0)
+        event("shard_closed", shard=self.number)
+
+    def _failed(self, why: str, fault: Exception) -> None:
+        self.phase = Phase.FAILED
+        self.trouble = str(fault)
+        self._around.telemetry.ready.labels(str(self.number)).set(0)
+        self._around.telemetry.failures.labels(why).inc()
+        unexpected = why == "unexpected"
+        event("shard_failed", logging.ERROR, shard=self.number, why=why, text=str(fault))
+        if unexpected:
+            logging.getLogger("scheduler").error("shard_error", exc_info=fault)
+
+    def _await_proof(self, seconds: float) -> None:
+        """A re-created producer would fence a legitimate new owner: be sure first that we still are the owner."""
+        end = time.monotonic() + seconds
+        while not self._closing and time.monotonic() < end:
+            with self._wake:
+                self._wake.wait(end - time.monotonic())
+        self._proof.clear()
+        self._proof.wait(RETRY_MAX_S)
+
+    def _own(self) -> None:
+        """Be the shard until closed or something fails; on the way out nothing of it is left open."""
+        around = self._around
+        self.phase = Phase.OPENING
+        with self._wake:
+            self._feeding = False
+            self._caught_up = False
+            self._inbox.clear()
+        began = time.monotonic()
+        changelogs = {around.settings.namespace + base: base for base in ORDER}
+        producer = transactional_producer(around.settings, self.number)
+        transaction = Transaction(producer, around.plain, around.catalogue.commands, changelogs)
+        transaction.init()
+        now = self._time()
+        if now is None:
+            return
+        store = self._open_store(now)
+        try:
+            restore = Restore(
+                changelog_consumer(around.settings), around.settings.namespace, self.number, lambda: self._closing
+            )
+            restore.run(store)
+            around.telemetry.restores.inc()
+            around.telemetry.restored.inc(restore.applied)
+            around.telemetry.foreign.inc(restore.foreign)
+            shard = Shard(self.number, around.catalogue, store, around.shard_settings())
+            now = self._time()
+            if now is None:
+                return
+            shard.open(now)
+            self.seek_to = shard.position(COMMANDS_INPUT)
+            self.phase = Phase.READY
+            self.trouble = None
+            around.telemetry.ready.labels(str(self.number)).set(1)
+            event("shard_ready", shard=self.number, seconds=round(time.monotonic() - began, 3), applied=restore.applied)
+            self._loop(shard, transaction)
+        finally:
+            store.close()
+
+    def _time(self) -> int | None:
+        """The due clock's time, as soon as it may be believed; None when closing."""
+        while not self._closing:
+            now = self._around.clock.now()
+            if now is not None:
+                return now
+            with self._wake:
+                self._wake.wait(0.02)
+        return None
+
+    def _open_store(self, now: int) -> RocksStore:
+        around = self._around
+        path = around.store_path(self.number)
+        store = RocksStore(path)
+        try:
+            claim(store, Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number))
+            stored = store.get(keys.RECORD)
+            old = stored is not None and now - wire.record_from_bytes(stored).seen_until > STORE_LIFE_MS
+        except BaseException:
+            store.close()
+            raise
+        if not old:
+            return store
+        event("store_too_old", logging.WARNING, shard=self.number)
+        store.close()
+        shutil.rmtree(path)
+        store = RocksStore(path)
+        claim(store, Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number))
+        return store
+
+    def _loop(self, shard: Shard, transaction: Transaction) -> None:
+        settings = self._around.settings
+        rest_ms = 0.0  # until the next step may begin
+        stepped = time.monotonic()
+        while not self._closing:
+            now = self._around.clock.now()
+            if now is None:
+                self._wait(0.02)
+                continue
+            due = shard.next_instant()
+            is_due = due is not None and due <= now
+            elapsed_ms = (time.monotonic() - stepped) * 1000
+            if elapsed_ms < rest_ms and not (is_due and elapsed_ms >= settings.join_due_ms):
+                if not shard.housekeep(now):
+                    self._wait(min(rest_ms - elapsed_ms, settings.join_due_ms) / 1000)
+                continue
+            stepped = time.monotonic()
+            inputs = list(islice(self._inbox, shard.max_inputs))
+            step = shard.plan(now, inputs)
+            if step is not None:
+                seconds = transaction.commit(step)
+                shard.committed(step)
+                for _ in range(step.consumed):
+                    self._inbox.popleft()
+                self._around.telemetry.committed(step, self._around.clock.now() or now, seconds)
+                rest_ms = settings.join_due_ms if len(self._inbox) >= shard.max_inputs else settings.join_ms
+            if self._caught_up and not self._inbox:
+                shard.commands_read()
+            more = shard.housekeep(now)
+            self._gauge(shard, now)
+            if step is None and not more:
+                self._wait_for_work(shard)
+
+    def _wait_for_work(self, shard: Shard) -> None:
+        due, now = shard.next_instant(), self._around.clock.now()
+        seconds = WAIT_S if due is None or now is None else max(0.001, min(WAIT_S, (due - now) / 1000))
+        with self._wake:
+            if not self._inbox and not self._closing:
+                self._wake.wait(seconds)
+
+    def _wait(self, seconds: float) -> None:
+        with self._wake:
+            if not self._closing:
+                self._wake.wait(seconds)
+
+    def _gauge(self, shard: Shard, now: int) -> None:
+        telemetry, label = self._around.telemetry, str(self.number)
+        telemetry.horizon_bytes.labels(label).set(shard.horizon.bytes)
+        short = now + self._around.settings.horizon_ms - instant_of(shard.horizon.end)
+        telemetry.horizon_lag.labels(label).set(max(0, short) / 1000)
+        telemetry.backlogs.labels(label).set(len(shard.record.backlogs))
+        oldest = min((instant_of(b.after) for b in shard.record.backlogs), default=now)
+        telemetry.oldest_overdue.labels(label).set(max(0, now - oldest) / 1000)
+        telemetry.inbox.labels(label).set(len(self._inbox))

@@ -1,0 +1,180 @@
+"""Every metric and every log event, declared once. Labels are bounded; a schedule id is never one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from bisect import bisect_left
+from itertools import groupby
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from scheduler.core.due import instant_of
+from scheduler.core.model import PRIORITY_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.shard.step import Step
+
+LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 900.0)
+
+log = logging.getLogger("scheduler")
+
+
+class BatchHistogram(Collector):
+    """A histogram that takes the same value many times at once: a burst has 100,000 samples and few instants."""
+
+    def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._counts: dict[tuple[str, ...], list[int]] = {}
+        self._sums: dict[tuple[str, ...], float] = {}
+        self._lock = Lock()
+        registry.register(self)
+
+    def add(self, labels: tuple[str, ...], value: float, count: int = 1) -> None:
+        with self._lock:
+            counts = self._counts.setdefault(labels, [0] * (len(LATENESS_BUCKETS) + 1))
+            counts[bisect_left(LATENESS_BUCKETS, value)] += count
+            self._sums[labels] = self._sums.get(labels, 0.0) + value * count
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        with self._lock:
+            for labels, counts in self._counts.items():
+                running = 0
+                buckets = []
+                for bound, count in zip((*map(str, LATENESS_BUCKETS), "+Inf"), counts, strict=True):
+                    running += count
+                    buckets.append((bound, running))
+                family.add_metric(labels, buckets, self._sums[labels])
+        yield family
+
+
+class Telemetry:
+    """The metrics of one process. The one place where their names stand."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        by = ("priority", "origin")
+        self.lag = BatchHistogram(
+            "scheduler_schedule_lag_seconds", "From scheduled_for to the commit of the dispatch.", by, registry
+        )
+        self.lateness = BatchHistogram(
+            "scheduler_lateness_seconds", "From available_at to the commit of the dispatch.", by, registry
+        )
+        self.dispatched = Counter("scheduler_dispatched", "Occurrences put on dispatch topics.", by, registry=registry)
+        self.undone = Counter(
+            "scheduler_undone", "Nominals that will not run, by state and reason.", ("state", "reason"),
+            registry=registry,
+        )  # fmt: skip
+        self.commands = Counter("scheduler_commands", "Commands answered, by code.", ("code",), registry=registry)
+        self.forwarded = Counter(
+            "scheduler_commands_forwarded", "Commands sent to a wrong partition.", registry=registry
+        )
+        self.transactions = Counter("scheduler_transactions", "Transactions committed.", registry=registry)
+        self.transaction_seconds = Counter(
+            "scheduler_transaction_seconds", "Time from begin to the commit's answer.", registry=registry
+        )
+        self.failures = Counter(
+            "scheduler_shard_failures",
+            "Times a shard was opened anew, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self.restores = Counter("scheduler_restores", "Stores restored from the changelogs.", registry=registry)
+        self.restored = Counter("scheduler_restored_records", "Changelog records applied to stores.", registry=registry)
+        self.foreign = Counter(
+            "scheduler_foreign_records", "Changelog records no shard of ours wrote: an alarm.", registry=registry
+        )
+        shard = ("shard",)
+        self.ready = Gauge("scheduler_shard_ready", "1 while the shard serves.", shard, registry=registry)
+        self.horizon_bytes = Gauge("scheduler_horizon_bytes", "Read ahead and encoded.", shard, registry=registry)
+        self.horizon_lag = Gauge(
+            "scheduler_horizon_lag_seconds", "How far the horizon is short of its span.", shard, registry=registry
+        )
+        self.backlogs = Gauge(
+            "scheduler_overdue_stretches", "Stretches of an outage not decided yet.", shard, registry=registry
+        )
+        self.oldest_overdue = Gauge(
+            "scheduler_oldest_overdue_seconds", "Age of the oldest undecided work.", shard, registry=registry
+        )
+        self.inbox = Gauge("scheduler_commands_waiting", "Commands read, not answered yet.", shard, registry=registry)
+        self.clock_offset = Gauge(
+            "scheduler_clock_offset_seconds", "The wall clock ahead of the brokers' time.", registry=registry
+        )
+        self.clock_jumps = Gauge("scheduler_clock_jumps", "Jumps of the brokers' time believed.", registry=registry)
+
+    def committed(self, step: Step, now: int, seconds: float) -> None:
+        """Count one committed step."""
+        self.transactions.inc()
+        self.transaction_seconds.inc(seconds)
+        for head, items in groupby(step.items, key=_head):
+            group = list(items)
+            labels = (PRIORITY_NAMES[head[8]], "schedule")
+            self.dispatched.labels(*labels).inc(len(group))
+            self.lateness.add(labels, (now - instant_of(head)) / 1000, len(group))
+            for scheduled_for, same in groupby(group, key=_scheduled):
+                self.lag.add(labels, (now - scheduled_for) / 1000, sum(1 for _ in same))
+        for origin, available_at in step.sent:
+            labels = ("", str(origin))
+            self.dispatched.labels(*labels).inc()
+            self.lateness.add(labels, (now - available_at) / 1000)
+        for code in step.answered:
+            self.commands.labels(code).inc()
+        for state, reason, count in step.gone:
+            self.undone.labels(state, reason).inc(count)
+        if step.forwards:
+            self.forwarded.inc(len(step.forwards))
+
+
+def _head(item: Any) -> bytes:
+    head: bytes = item.key[:9]
+    return head
+
+
+def _scheduled(item: Any) -> int:
+    scheduled_for: int = item.scheduled_for
+    return scheduled_for
+
+
+def event(name: str, level: int = logging.INFO, **fields: object) -> None:
+    """One log line: a stable event name and fields, no sentence to parse."""
+    log.log(level, name, extra={"fields": fields})
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", {})
+        line = {"at": _utc(record.created), "level": record.levelname.lower(), "event": record.getMessage()}
+        if record.name != "scheduler":
+            line["logger"] = record.name
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps({**line, **fields}, default=str)
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = " ".join(f"{k}={v}" for k, v in getattr(record, "fields", {}).items())
+        text = f"{_utc(record.created)} {record.levelname.lower():7} {record.getMessage()} {fields}".rstrip()
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds * 1000) % 1000:03d}Z"
+
+
+def set_up_logging(level: str, form: str) -> None:
+    """All logs of this process, the Kafka client's included, to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())

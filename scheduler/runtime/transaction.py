@@ -1,0 +1,109 @@
+"""The only file that commits. Assumes Kafka transactions; see `Transaction.commit` for the order.
+
+After any failure of a transactional call the outcome is unknown: the producer is thrown away, never begun again on, and
+the shard is read anew. `init` on a new producer with the same transactional id settles what was open.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
+
+from scheduler.errors import Retriable
+from scheduler.runtime.kafka import reaction_to
+from scheduler.shard.rebuild import mark_applied
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Message, Producer
+
+    from scheduler.shard.step import Forward, Step
+
+INIT_S = 30.0
+COMMIT_S = 30.0
+FORWARD_S = 10.0
+
+
+class Transaction:
+    """Commits steps of one shard through its transactional producer. `changelogs`: full topic name to base name."""
+
+    def __init__(self, producer: Producer, plain: Producer, commands_topic: str, changelogs: Mapping[str, str]) -> None:
+        self._producer = producer
+        self._plain = plain
+        self._commands_topic = commands_topic
+        self._changelogs = changelogs
+
+    def init(self) -> None:
+        """Fence whoever had the transactional id, and abort what it left open. Raises Fenced or Retriable."""
+        try:
+            self._producer.init_transactions(INIT_S)
+        except KafkaException as fault:
+            raise reaction_to(fault, "init_transactions") from fault
+
+    def commit(self, step: Step) -> float:
+        """Commit one step; returns the seconds it took. Raises Fenced or Retriable, after which nothing is known.
+
+        1. Commands for other partitions are copied there and acknowledged: if we die now, they are copied again.
+        2. begin; 3. produce changelog, answers, dispatches; 4. commit.
+        5. The changelog positions go into the step's batch: the store will say how far it follows the topics.
+        """
+        if step.forwards:
+            self._forward(step.forwards)
+        began = time.monotonic()
+        applied: dict[str, int] = {}
+        try:
+            self._producer.begin_transaction()
+            self._produce(step, applied)
+            self._producer.commit_transaction(COMMIT_S)
+        except KafkaException as fault:
+            raise reaction_to(fault, "commit") from fault
+        except BufferError as fault:
+            raise Retriable(f"produce: the client's queue is full ({fault})") from fault
+        for topic, offset in applied.items():
+            mark_applied(step.batch, self._changelogs[topic], offset + 1)
+        return time.monotonic() - began
+
+    def _produce(self, step: Step, applied: dict[str, int]) -> None:
+        produce = self._producer.produce
+        for item in step.items:
+            target = item.entry.target
+            produce(target.topic, item.value, target.key, target.partition)
+
+        def delivered(_error: object, message: Message) -> None:
+            applied[message.topic() or ""] = message.offset() or 0
+
+        last = {record.topic: index for index, record in enumerate(step.records) if record.topic in self._changelogs}
+        for index, record in enumerate(step.records):
+            # Only the last record of each changelog is asked for its offset: the store's position is behind it.
+            callback = delivered if last.get(record.topic) == index else None
+            headers: Any = record.headers  # a list of pairs; the stubs ask for an invariant type of them
+            produce(record.topic, record.value, record.key, record.partition, on_delivery=callback, headers=headers)
+
+    def _forward(self, forwards: list[Forward]) -> None:
+        failed: list[object] = []
+        delivered = 0
+
+        def acknowledged(error: object, _message: Message) -> None:
+            nonlocal delivered
+            if error is None:
+                delivered += 1
+            else:
+                failed.append(error)
+
+        for forward in forwards:
+            self._plain.produce(
+                self._commands_topic,
+                forward.value,
+                forward.key,
+                forward.partition,
+                on_delivery=acknowledged,
+                headers=[*forward.headers],
+            )
+        end = time.monotonic() + FORWARD_S
+        while delivered + len(failed) < len(forwards) and time.monotonic() < end:
+            self._plain.poll(0.05)
+        if delivered < len(forwards):
+            raise Retriable(f"{len(forwards) - delivered} commands could not be forwarded: {failed[:1]}")
