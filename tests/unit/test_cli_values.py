@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cli.definition import spec_from_options
+from scheduler.cli.definition import definition, spec_from_options
 from scheduler.cli.values import absolute, format_duration_ms, parse_duration_ms, parse_moment
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOW = 1_800_000_000_123  # 2027-01-15T08:00:00.123Z
 
@@ -95,6 +98,33 @@ def test_every_mistaken_option_is_named_at_once() -> None:
         "--payload",
         "--label",
     ]
+
+
+@pytest.mark.parametrize("text", ["catch_up", "catch_up:0", "catch_up:x", "skip:1", "Skip"])
+def test_what_is_no_misfire_policy_is_refused(text: str) -> None:
+    """With the three that there are."""
+    with pytest.raises(ValueError, match="expected fire_once, skip or catch_up:K"):
+        spec_from_options({"misfire": text}, NOW)
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    """The file gives the rest."""
+    file = tmp_path / "spec.yaml"
+    file.write_text("trigger: {every_ms: 5000}\npriority: high\nowner: me\n")
+    assert definition({"file": file, "priority": "low", "every": "1s"}, NOW) == {
+        "trigger": {"every_ms": 1_000},
+        "priority": "low",
+        "owner": "me",
+    }
+
+
+def test_mistakes_of_file_and_options_come_together(tmp_path: Path) -> None:
+    """A list is no spec; the option is wrong as well."""
+    file = tmp_path / "spec.yaml"
+    file.write_text("- a\n- b\n")
+    with pytest.raises(ValueError, match="expected one object") as raised:
+        definition({"file": file, "window": "5"}, NOW)
+    assert "--window" in str(raised.value)
 
 
 def test_a_zone_without_its_trigger_is_refused() -> None:

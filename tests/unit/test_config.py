@@ -147,6 +147,11 @@ def test_a_mistake_in_the_file_is_one_line(tmp_path: Path, text: str, fragment: 
     assert fragment in found[0]
 
 
+def test_a_third_of_the_session_is_often_enough(tmp_path: Path) -> None:
+    """The bound itself is allowed, as the demo's 400 of 2,500 is."""
+    assert load_settings(write(tmp_path, "heartbeat_interval_ms = 2000")).heartbeat_interval_ms == 2_000
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """And the way to name another one."""
     (line,) = problems(tmp_path / "absent.toml")
