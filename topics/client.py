@@ -229,7 +229,7 @@ class CommandClient:
         return f"{self._id_prefix}-{next(self._id_numbers)}"
 
     def _answers(self, patience_s: float) -> Iterator[tuple[AnyCommand, Reply]]:
-        for message in self._consumer.consume(2000, patience_s):
+        for message in _batch(self._consumer, patience_s):
             if _is_error(message):
                 continue
             command_id = dict(message.headers() or []).get(COMMAND_ID_HEADER)
@@ -292,7 +292,7 @@ def read_compacted(
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(unread)])
         deadline = time.monotonic() + timeout_s
         while unread:
-            for message in consumer.consume(5000, 0.1):
+            for message in _batch(consumer, 0.1):
                 deadline = time.monotonic() + timeout_s
                 number, offset = message.partition(), message.offset()
                 if number is None or offset is None or number not in unread:
@@ -336,7 +336,7 @@ def follow(
                 assigned.append(TopicPartition(topic, number, OFFSET_BEGINNING if from_beginning else end))
         consumer.assign(assigned)
         while not stop():
-            for message in consumer.consume(1000, 0.2):
+            for message in _batch(consumer, 0.2):
                 if not _is_error(message):
                     yield Record(
                         topic=message.topic() or "",
@@ -377,6 +377,15 @@ def _refusal(command: AnyCommand, why: str) -> Reply:
 
 def _consumer(kafka: Mapping[str, str]) -> Consumer:
     return Consumer({**_COMMON, **kafka, **_CONSUMER}, logger=log)
+
+
+def _batch(consumer: Consumer, patience_s: float) -> list[Message]:
+    """What has arrived, after waiting for the first of it at most `patience_s`.
+
+    The client's own `consume` would wait the whole time for its batch to fill.
+    """
+    first = consumer.poll(patience_s)
+    return [] if first is None else [first, *consumer.consume(2000, 0)]
 
 
 def _partitions(consumer: Consumer, topic: str, *, timeout_s: float) -> list[int]:
