@@ -230,7 +230,7 @@ def apply(admin: AdminClient, proposal: Plan, *, timeout_s: float = 60.0) -> Non
     A topic somebody else created meanwhile is no error.
     Raises TopicsWrong with one sentence for each change the cluster refused; the others are done.
     """
-    refused: list[str] = []
+    refused: dict[str, str] = {}
     creates = [change.spec for change in proposal.changes if isinstance(change, Create)]
     if creates:
         new = [
@@ -242,11 +242,11 @@ def apply(admin: AdminClient, proposal: Plan, *, timeout_s: float = 60.0) -> Non
             )
             for spec in creates
         ]
-        refused += _refusals(admin.create_topics(new, operation_timeout=timeout_s), "create", timeout_s)
+        refused |= _refusals(admin.create_topics(new, operation_timeout=timeout_s), "create", timeout_s)
     grow = [change.spec for change in proposal.changes if isinstance(change, AddPartitions)]
     if grow:
         more = [NewPartitions(spec.name, spec.partitions) for spec in grow]
-        refused += _refusals(admin.create_partitions(more, operation_timeout=timeout_s), "add partitions to", timeout_s)
+        refused |= _refusals(admin.create_partitions(more, operation_timeout=timeout_s), "add partitions to", timeout_s)
     settings: dict[str, dict[str, str]] = {}
     for change in proposal.changes:
         if isinstance(change, SetConfig):
@@ -267,11 +267,12 @@ def apply(admin: AdminClient, proposal: Plan, *, timeout_s: float = 60.0) -> Non
             resource.name: future
             for resource, future in admin.incremental_alter_configs(resources, request_timeout=timeout_s).items()
         }
-        refused += _refusals(futures, "configure", timeout_s)
+        refused |= _refusals(futures, "configure", timeout_s)
+    done = [change for change in proposal.changes if change.spec.name not in refused]
+    _await_visible(admin, done, timeout_s)
     if refused:
         advice = "the other changes are done; repair the cause and run `scheduler topics apply` again"
-        raise TopicsWrong(refused, advice)
-    _await_visible(admin, proposal.changes, timeout_s)
+        raise TopicsWrong(sorted(refused.values()), advice)
 
 
 def _await_visible(admin: AdminClient, changes: Sequence[Change], timeout_s: float) -> None:
@@ -285,17 +286,18 @@ def _await_visible(admin: AdminClient, changes: Sequence[Change], timeout_s: flo
             time.sleep(0.05)
 
 
-def _refusals(futures: Mapping[str, Future[Any]], verb: str, timeout_s: float) -> list[str]:
-    refused = []
+def _refusals(futures: Mapping[str, Future[Any]], verb: str, timeout_s: float) -> dict[str, str]:
+    """Topic -> why the cluster refused the change."""
+    refused = {}
     names = {future: name for name, future in futures.items()}
     for future in as_completed(names, timeout=timeout_s):
         error = future.exception()
         if error is None:
             continue
+        why = str(error)
         if isinstance(error, KafkaException):
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 continue
-            refused.append(f"could not {verb} {names[future]}: {error.args[0].str()}")
-        else:
-            refused.append(f"could not {verb} {names[future]}: {error}")
-    return sorted(refused)
+            why = error.args[0].str()
+        refused[names[future]] = f"could not {verb} {names[future]}: {why}"
+    return refused

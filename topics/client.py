@@ -131,7 +131,8 @@ class CommandClient:
             self._consumer.close()
             raise
         self._consumer.assign([TopicPartition(self._replies, number, end) for number, end in ends.items()])
-        settings = {"message.timeout.ms": int(self._timeout_s * 1000), **_COMMON, **self._kafka, **_PRODUCER}
+        settings = {**_COMMON, **self._kafka, **_PRODUCER}
+        settings |= {"message.timeout.ms": int(self._timeout_s * 1000), "on_delivery": self._delivered}
         self._producer = Producer(settings, logger=log)
         return self
 
@@ -201,7 +202,7 @@ class CommandClient:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                self._producer.produce(self._commands, value, schedule_id, on_delivery=self._delivered)
+                self._producer.produce(self._commands, value, schedule_id)
                 break
             except BufferError:  # librdkafka's queue is full: the broker is slower than we are
                 self._producer.poll(0.05)
