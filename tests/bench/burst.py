@@ -1,0 +1,189 @@
+"""Burst: `count` occurrences due at one instant, next to a bare transactional producer with the same bytes.
+
+    python -m tests.bench.burst --count 100000 --processes 2 --shards 8 --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing as mp
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from scheduler.core.time import format_instant, stamp
+from tests.bench.stand import Reader, Stand, quantile, stand
+from topics.client import CommandClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.synchronize import Barrier
+
+TXN = 20_000
+NAME = "burst/job-{:07d}"
+
+
+def commands(count: int, due_ms: int, payload: str, kind: str) -> Iterator[dict[str, Any]]:
+    trigger: dict[str, Any] = {"at": format_instant(due_ms)}
+    if kind == "every":
+        trigger = {"every_ms": 3_600_000, "anchor": format_instant(due_ms)}
+    for i in range(count):
+        yield {
+            "command": "create",
+            "schedule_id": NAME.format(i),
+            "command_id": f"b{i}",
+            "spec": {"trigger": trigger, "handler": "send-invoice", "payload": {"pad": payload}},
+        }
+
+
+def load(it: Stand, count: int, due_ms: int, payload: str, kind: str) -> float:
+    """Creates through the command topic; returns accepted commands per second."""
+    began = time.monotonic()
+    accepted = 0
+    with CommandClient(it.kafka, timeout_s=120) as client:
+        for _, reply in client.send_many(commands(count, due_ms, payload, kind)):
+            accepted += reply.code == "created"
+    if accepted != count:
+        raise RuntimeError(f"{accepted} of {count} creates accepted")
+    return count / (time.monotonic() - began)
+
+
+def _bare(bootstrap: str, topic: str, shards: list[int], each: int, value: bytes, barrier: Barrier) -> None:
+    """The fastest that could be: the same records by the same number of transactional producers, nothing else."""
+    from confluent_kafka import Producer
+
+    def run(shard: int) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap, "transactional.id": f"bare-{shard}", "linger.ms": 5,
+                "compression.type": "lz4", "retry.backoff.ms": 10, "queue.buffering.max.messages": 2_000_000,
+                "queue.buffering.max.kbytes": 2_097_151, "batch.size": 1_000_000,
+            }
+        )  # fmt: skip
+        producer.init_transactions(30)
+        keys = [NAME.format(i).encode() for i in range(each)]
+        barrier.wait()
+        produce = producer.produce
+        for start in range(0, each, TXN):
+            producer.begin_transaction()
+            for key in keys[start : start + TXN]:
+                produce(topic, value, key, shard)
+            producer.commit_transaction(60)
+
+    threads = [threading.Thread(target=run, args=(s,)) for s in shards]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def bare_wall(it: Stand, count: int, processes: int, value: bytes) -> float:
+    """Seconds from the start to the last append, by the broker's clock."""
+    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka.admin import NewTopic
+
+    from topics.admin import connect
+
+    shards = it.settings.shards
+    admin = connect(it.kafka)
+    new = NewTopic("bare", shards, 1, config={"message.timestamp.type": "LogAppendTime"})
+    for future in admin.create_topics([new]).values():
+        future.result()
+    context = mp.get_context("spawn")
+    barrier = context.Barrier(shards + 1)
+    workers = [
+        context.Process(
+            target=_bare,
+            args=(
+                it.settings.kafka.bootstrap_servers, "bare", [s for s in range(shards) if s % processes == k],
+                count // shards, value, barrier,
+            ),
+            daemon=True,
+        )
+        for k in range(processes)
+    ]  # fmt: skip
+    for worker in workers:
+        worker.start()
+    barrier.wait(60)
+    began = time.time_ns() // 1_000_000
+    for worker in workers:
+        worker.join(120)
+    consumer = Consumer({"bootstrap.servers": it.settings.kafka.bootstrap_servers, "group.id": "bare-end"})
+    last = 0
+    for shard in range(shards):
+        _, high = consumer.get_watermark_offsets(TopicPartition("bare", shard), timeout=10)
+        consumer.assign([TopicPartition("bare", shard, max(0, high - 10))])
+        for message in consumer.consume(10, 1.0):
+            if message.error() is None:
+                last = max(last, message.timestamp()[1])
+    consumer.close()
+    return (last - began) / 1000
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """One burst; the result as the last line shows it."""
+    with stand(args.shards) as it:
+        ready_s = it.start_node(args.processes)
+        lead_s = max(20.0, args.count / args.assumed_rate + 15.0)
+        due_ms = (int(time.time() + lead_s) + 1) * 1000
+        pad = "x" * args.pad
+        rate = load(it, args.count, due_ms, pad, args.kind)
+        spare_s = due_ms / 1000 - time.time()
+        if spare_s < 2:
+            raise RuntimeError(f"loading took until {-spare_s:.1f} s after the instant: lower --assumed-rate")
+        reader = Reader(it, args.count, spare_s + 90, b"burst/")
+        memory = [child.memory_info().rss for child in it.children()]
+        seen = reader.result(spare_s + 120)
+        memory = [max(a, c.memory_info().rss) for a, c in zip(memory, it.children(), strict=False)]
+        expected = {f"{NAME.format(i)}:1:{stamp(due_ms)}" for i in range(args.count)}
+        got = set(seen.ids)
+        append = [(a - due_ms) / 1000 for a in seen.appended]
+        visible = [(v - due_ms) / 1000 for v in seen.visible]
+        example = _value(due_ms, pad)
+        bare = bare_wall(it, args.count, args.processes, example)
+        result = {
+            "bench": "burst", "kind": args.kind, "count": args.count, "processes": args.processes,
+            "shards": args.shards, "value_bytes": len(example), "load_per_s": round(rate),
+            "start_s": round(ready_s, 2),
+            "append_p50_s": quantile(append, 0.5), "append_p99_s": quantile(append, 0.99),
+            "append_max_s": quantile(append, 1), "visible_p50_s": quantile(visible, 0.5),
+            "visible_p99_s": quantile(visible, 0.99), "bare_wall_s": round(bare, 3),
+            "ratio_to_bare_producer": round(bare / max(append), 3) if append else 0,
+            "lost": len(expected - got), "duplicates": len(seen.ids) - len(got), "unexpected": len(got - expected),
+            "early": sum(1 for a, d in zip(seen.appended, seen.due, strict=True) if a < d),
+            "rss_mb": [round(m / 1e6) for m in memory],
+        }  # fmt: skip
+    right = result["lost"] == result["duplicates"] == result["early"] == result["unexpected"] == 0
+    fast = result["append_p99_s"] <= args.target_s and result["ratio_to_bare_producer"] >= 0.7
+    result["verdict"] = "ok" if right and fast else "slow" if right else "WRONG"
+    return result
+
+
+def _value(due_ms: int, pad: str) -> bytes:
+    name = NAME.format(0)
+    at = format_instant(due_ms)
+    fields = {
+        "occurrence_id": f"{name}:1:{stamp(due_ms)}", "schedule_id": name, "tenant": "burst", "version": 1, "shard": 0,
+        "lane": "default", "priority": "normal", "attempt": 1, "scheduled_for": at, "available_at": at,
+        "origin": "schedule", "stands_for": 1, "tz_version": "2026f", "generation": 0, "handler": "send-invoice",
+        "payload": {"pad": pad},
+    }  # fmt: skip
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--pad", type=int, default=26, help="bytes of payload: 26 make a value of 400 B")
+    parser.add_argument("--kind", choices=["at", "every"], default="at", help="one-shots or recurring schedules")
+    parser.add_argument("--assumed-rate", type=float, default=6_000, help="creates/s assumed when choosing the instant")
+    parser.add_argument("--target-s", type=float, default=1.5)
+    parser.add_argument("--json", action="store_true", help="the result is always one JSON line; kept for scripts")
+    print(json.dumps(run(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The stand all benches run on: a broker, topics, a node, and a read-committed reader in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing as mp
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from scheduler.config import Kafka, Settings
+from scheduler.local import Broker
+from topics.admin import apply, connect, observe, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.queues import Queue
+
+
+@dataclass
+class Stand:
+    """Everything a bench needs to know about what is running."""
+
+    settings: Settings
+    folder: Path
+    broker: Broker
+    node: subprocess.Popen[bytes] | None = None
+
+    @property
+    def kafka(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.settings.kafka.bootstrap_servers}
+
+    def start_node(self, processes: int) -> float:
+        """Start a node and wait until all its shards serve; returns the seconds that took."""
+        config = self.folder / "scheduler.toml"
+        s = self.settings
+        config.write_text(
+            f'shards = {s.shards}\ndata_dir = "{s.data_dir}"\nsession_timeout_ms = {s.session_timeout_ms}\n'
+            f"heartbeat_interval_ms = {s.heartbeat_interval_ms}\nhorizon_ms = {s.horizon_ms}\n"
+            f'[kafka]\nbootstrap_servers = "{s.kafka.bootstrap_servers}"\n'
+        )
+        began = time.monotonic()
+        log = self.log.open("ab")
+        self.node = subprocess.Popen(
+            [sys.executable, "-m", "scheduler", "--config", str(config), "run", "--processes", str(processes)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        )  # fmt: skip
+        deadline = began + 90
+        while time.monotonic() < deadline:
+            if self.node.poll() is not None:
+                raise RuntimeError(f"the node ended: {self.log.read_text()[-2000:]}")
+            if len(self.ready_shards()) == s.shards:
+                return time.monotonic() - began
+            time.sleep(0.05)
+        raise RuntimeError(f"the node is not ready: {self.log.read_text()[-3000:]}")
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "node.log"
+
+    def health(self) -> list[str]:
+        """The health addresses of the children that live now."""
+        latest: dict[str, str] = {}
+        for line in self.log.read_text().splitlines():
+            if '"process_started"' in line:
+                fields = json.loads(line)
+                latest[fields["process"]] = fields["health"]
+        return list(latest.values())
+
+    def ready_shards(self) -> set[str]:
+        found: set[str] = set()
+        for address in self.health():
+            try:
+                state = _get(address + "/ready")
+            except OSError:
+                continue
+            found |= {n for n, shard in state["shards"].items() if shard["phase"] == "ready"}
+        return found
+
+    def metrics(self, name: str) -> float:
+        """The sum of a metric over processes and labels."""
+        total = 0.0
+        for address in self.health():
+            with urllib.request.urlopen(address + "/metrics") as answer:
+                for line in answer.read().decode().splitlines():
+                    if line.startswith(name) and line[len(name)] in "{ ":
+                        total += float(line.rsplit(" ", 1)[1])
+        return total
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.node.pid).children() if self.node else []
+
+    def stop_node(self) -> None:
+        if self.node is not None and self.node.poll() is None:
+            self.node.send_signal(signal.SIGTERM)
+            self.node.wait(30)
+        self.node = None
+
+
+def _get(url: str) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(url) as answer:
+            value: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as refused:
+        value = json.load(refused)
+    return value
+
+
+@contextmanager
+def stand(shards: int = 8, nodes: int = 1, **changes: Any) -> Iterator[Stand]:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        broker = stack.enter_context(Broker.start(nodes=nodes))
+        settings = Settings(
+            kafka=Kafka(bootstrap_servers=broker.bootstrap_servers),
+            shards=shards,
+            data_dir=folder / "data",
+            session_timeout_ms=2_500,
+            heartbeat_interval_ms=400,
+            **changes,
+        )
+        admin = connect(settings.client_config())
+        wanted = settings.catalogue().specs()
+        apply(admin, plan(wanted, observe(admin, wanted)))
+        it = Stand(settings, folder, broker)
+        stack.callback(it.stop_node)
+        yield it
+
+
+@dataclass
+class Seen:
+    """What the reader saw: per record id, append (ms), visible (ms), due (ms)."""
+
+    ids: list[str]
+    appended: list[int]
+    visible: list[int]
+    due: list[int]
+
+
+def _read(bootstrap: str, topics: dict[str, int], until: float, expected: int, marker: bytes, out: Queue[Any]) -> None:
+    """Body of the reader process: read from the end of all partitions, stop when `expected` were seen or time is up."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    from scheduler.core.time import parse_instant
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap, "group.id": f"bench-{os.getpid()}", "isolation.level": "read_committed",
+            "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20,
+            "queued.max.messages.kbytes": 262_144,
+        }
+    )  # fmt: skip
+    consumer.assign([TopicPartition(t, p, 0) for t, n in topics.items() for p in range(n)])
+    out.put("ready")
+    raw: list[tuple[bytes, int, int]] = []
+    while time.time() < until and len(raw) < expected:
+        messages = consumer.consume(10_000, 0.1)
+        now = time.time_ns() // 1_000_000
+        raw.extend((m.value(), m.timestamp()[1], now) for m in messages if m.error() is None and marker in m.value())
+    # Linger, so that a duplicate that follows the last expected record is seen too.
+    end = time.time() + 2
+    while time.time() < end:
+        now = time.time_ns() // 1_000_000
+        messages = consumer.consume(10_000, 0.1)
+        raw.extend((m.value(), m.timestamp()[1], now) for m in messages if m.error() is None and marker in m.value())
+    consumer.close()
+    seen = Seen([], [], [], [])
+    for value, appended, visible in raw:
+        fields = json.loads(value)
+        seen.ids.append(fields["occurrence_id"])
+        seen.due.append(parse_instant(fields["available_at"]))
+        seen.appended.append(appended)
+        seen.visible.append(visible)
+    out.put(seen)
+
+
+class Reader:
+    """A read-committed reader in its own process; `marker` picks the records that count."""
+
+    def __init__(self, stand: Stand, expected: int, seconds: float, marker: bytes) -> None:
+        context = mp.get_context("spawn")
+        self._out = context.Queue()
+        topics = dict.fromkeys(stand.settings.catalogue().dispatch_topics(), stand.settings.shards)
+        self._process = context.Process(
+            target=_read,
+            args=(stand.settings.kafka.bootstrap_servers, topics, time.time() + seconds, expected, marker, self._out),
+            daemon=True,
+        )
+        self._process.start()
+        assert self._out.get(timeout=30) == "ready"
+
+    def result(self, timeout: float) -> Seen:
+        seen: Seen = self._out.get(timeout=timeout)
+        self._process.join(10)
+        return seen
+
+
+def quantile(values: list[float], q: float) -> float:
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * q))], 3) if ordered else -1.0
