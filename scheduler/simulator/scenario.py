@@ -58,12 +58,13 @@ def _marked(problem: Problem) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommandStep:
-    """A command appended to the topic at `at`: its bytes there, and the schedule id as it was given."""
+    """A command appended to the topic at `at`: its bytes there; schedule id and trigger as they were given."""
 
     at: int
     value: bytes
     key: bytes | None
     schedule_id: Any
+    trigger: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,12 @@ class _Reading:
                 self.wrong(str(path)[:120], f"unknown; the fields here are {', '.join(known)}")
 
     def text(self, where: str, given: object) -> str:
-        if given is None or isinstance(given, str):
-            return given or ""
-        self.wrong(where, "expected text")
-        return ""
+        if given is None:
+            return ""
+        if not isinstance(given, str) or not given.isprintable():
+            self.wrong(where, "expected text on one line")
+            return ""
+        return given
 
     def instant(self, where: str, given: object) -> int | None:
         if not isinstance(given, str):
@@ -206,9 +209,9 @@ class _Reading:
                 self.wrong(where, 'expected an object such as {"catch_up_per_s": 5}')
                 continue
             self.strangers(where, fields, ("catch_up_per_s",))
-            rate = fields.get("catch_up_per_s")
-            if rate is None and "catch_up_per_s" not in fields:
+            if "catch_up_per_s" not in fields:
                 continue
+            rate: Any = fields["catch_up_per_s"]
             if type(rate) not in (int, float) or not 0 < rate <= MAX_CATCH_UP_PER_S:
                 self.wrong(f"{where}.catch_up_per_s", f"expected a number above 0, at most {MAX_CATCH_UP_PER_S}")
                 continue
@@ -260,8 +263,9 @@ class _Reading:
         except (TypeError, ValueError, RecursionError) as fault:
             self.wrong(where, f"can't be written as JSON: {fault}")
             return None
-        name = given.get("schedule_id")
-        return CommandStep(at or 0, value, name.encode() if isinstance(name, str) else None, name)
+        name, spec = given.get("schedule_id"), given.get("spec")
+        trigger = spec.get("trigger") if isinstance(spec, dict) else None
+        return CommandStep(at or 0, value, name.encode() if isinstance(name, str) else None, name, trigger)
 
     def _outage(self, where: str, at: int | None, given: object) -> Step | None:
         until = self.instant(where, given)

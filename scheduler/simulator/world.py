@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scheduler.core.due import instant_end, instant_of
 from scheduler.core.model import State
 from scheduler.core.policy import Rules
+from scheduler.core.trigger import parse_trigger
 from scheduler.shard import keys
 from scheduler.shard.commands import Input
 from scheduler.shard.shard import Shard, ShardSettings
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from scheduler.shard.step import Step
     from scheduler.simulator.scenario import Scenario
 
-HORIZON_MS = 6 * 60_000  # pages of a minute: idle time is skipped, so reading far ahead would only cost memory
+LONGEST_HORIZON_MS = 86_400_000
+SHORTEST_HORIZON_MS = 6_000
+READ_AHEAD = 50_000  # occurrences; some 40 MB
 
 
 class Happened(NamedTuple):
@@ -50,7 +53,7 @@ class World:
         self.catalogue = Catalogue(shards=1, lanes=scenario.lanes)
         self._scenario = scenario
         self._settings = ShardSettings(
-            horizon_ms=HORIZON_MS,
+            horizon_ms=_horizon_ms(scenario),
             catch_up_overrides=dict(scenario.catch_up_per_s),
             rules=Rules(grace_max_ms=scenario.grace_ms),
         )
@@ -123,15 +126,18 @@ class World:
         if shard is None:
             return
         shard.idle_until(now)
-        while True:
+        more = True
+        while more:
             while shard.housekeep(now):
                 pass
             step = shard.plan(now)
             if step is not None:
                 yield Happened(now, step)
                 shard.committed(step)
-            elif shard.horizon.end >= instant_end(now):
-                return
+            while shard.housekeep(now):
+                pass
+            change = shard.next_change(now)
+            more = (change is not None and change <= now) or shard.horizon.end < instant_end(now)
 
     def _apply(self, now: int, command: CommandStep, *, alone: bool = False) -> Iterator[Happened]:
         """One command in a step of its own, then what follows from it at once (unless it is `alone`)."""
@@ -146,6 +152,18 @@ class World:
             shard.committed(step)
         if not alone:
             yield from self._settle(now)
+
+
+def _horizon_ms(scenario: Scenario) -> int:
+    """How far ahead to read: far, because that is cheap, but not more occurrences than fit well into memory."""
+    a_day = 0
+    for step in scenario.steps:
+        if isinstance(step, CommandStep) and step.trigger is not None:
+            parsed = parse_trigger(step.trigger, schedule_id=str(step.schedule_id), effective_at=step.at)
+            if parsed.trigger is not None:
+                a_day += parsed.trigger.count_between(step.at, step.at + LONGEST_HORIZON_MS)
+    wanted = LONGEST_HORIZON_MS * READ_AHEAD // max(a_day, READ_AHEAD)
+    return max(wanted, SHORTEST_HORIZON_MS)
 
 
 class _Memory(MemoryStore):
