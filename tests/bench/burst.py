@@ -1,6 +1,6 @@
 """Burst: `count` occurrences due at one instant, next to a bare transactional producer with the same bytes.
 
-    python -m tests.bench.burst --count 100000 --processes 2 --shards 8 --json
+python -m tests.bench.burst --count 100000 --processes 2 --shards 8 --json
 """
 
 from __future__ import annotations
