@@ -71,12 +71,13 @@ def second_terminal(process: subprocess.Popen[str]) -> str:
     pytest.fail(f"the demo ended before its hint:\n{seen}")
 
 
-def scheduler(config: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command in the second terminal."""
+def scheduler(config: str, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """A command in the second terminal, `text` on its standard input."""
     return subprocess.run(
         [*SCHEDULER, *arguments],
         cwd=ROOT,
         env=environment(SCHEDULER_CONFIG=config),
+        input=text,
         capture_output=True,
         text=True,
         timeout=90,
@@ -113,8 +114,17 @@ def test_a_second_terminal_changes_what_arrives_and_ctrl_c_ends_it_all() -> None
         history = scheduler(config, "schedule", "history", "acme/hello", "--json")
         changes = [json.loads(line)["change"] for line in history.stdout.splitlines()]
         assert changes == ["created", "paused", "updated", "resumed", "cancelled"]
-        listed = scheduler(config, "schedule", "list", "--json")
-        assert len(listed.stdout.splitlines()) >= 41
+        crontab = ("import", "crontab", "-", "--tenant", "ops", "--zone", "Europe/Berlin")
+        for lines in ("# backup\n30 2 * * * backup.sh\n@hourly rotate\n",) * 2:
+            imported = scheduler(config, *crontab, text=lines)
+            assert imported.returncode == 0, imported.stdout + imported.stderr
+            assert imported.stdout.splitlines()[-1].startswith("2 imported, 0 rejected, 0 can't be taken")
+        listed = scheduler(config, "schedule", "list", "--tenant", "ops", "--json")
+        assert [json.loads(line)["revision"] for line in listed.stdout.splitlines()] == [1, 1]
+        assert len(scheduler(config, "schedule", "list", "--json").stdout.splitlines()) == 44 + 1 + 2
+        examined = scheduler(config, "doctor", "--json")
+        findings = [json.loads(line) for line in examined.stdout.splitlines()]
+        assert {finding["status"] for finding in findings} == {"ok"}, findings
         started = family(first.pid)
         assert len(started) >= 4  # the broker, the supervisor, two processes
         first.send_signal(signal.SIGINT)
@@ -157,7 +167,10 @@ def test_a_scheduler_that_dies_fails_the_demo() -> None:
         second_terminal(process)
         supervisors = [one for one in family(process.pid) if "run" in one.cmdline() and "--child" not in one.cmdline()]
         (supervisor,) = supervisors
+        started = family(process.pid)
         supervisor.kill()
         output, errors = process.communicate(timeout=90)
+    _, alive = psutil.wait_procs(started, timeout=GONE_S)
+    assert alive == []
     assert process.returncode == 1
     assert "fault: the scheduler ended by itself with code -9" in output, errors
