@@ -65,7 +65,8 @@ def start(
       scheduler broker start --data-dir ./kafka --foreground
     """
     from scheduler.local import Broker
-    from scheduler.local.broker import free_ports_from, recorded
+    from scheduler.local.broker import recorded
+    from scheduler.local.ports import free_ports_from
 
     _show_progress()
     folder = _folder(data_dir)
@@ -74,10 +75,16 @@ def start(
     ports = [port + n for n in range(count)] if port else None
     if layout is None and ports is None:
         ports = free_ports_from(FIRST_PORT, count)
-    broker = Broker.start(folder, nodes=count, ports=ports, heap_mb=heap_mb, detached=not foreground)
-    _print_status(broker, as_json=as_json)
-    if foreground:
-        _stay(broker)
+    if not foreground:
+        _print_status(Broker.start(folder, nodes=count, ports=ports, heap_mb=heap_mb, detached=True), as_json=as_json)
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Broker.start(folder, nodes=count, ports=ports, heap_mb=heap_mb) as broker:
+            _print_status(broker, as_json=as_json)
+            _stay(broker)
+    except KeyboardInterrupt:
+        note("stopped")
 
 
 @command.command()
@@ -191,14 +198,9 @@ def _print_status(broker: Broker, *, as_json: bool) -> None:
 
 
 def _stay(broker: Broker) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with broker:
-            while len(broker.pids) == len(broker.layout.nodes):
-                time.sleep(LOOK_EVERY_S)
-            raise Shown(f"a node ended by itself; its last words:\n{broker.log_tail(15)}", NOT_RUNNING)
-    except KeyboardInterrupt:
-        note("stopped")
+    while len(broker.pids) == len(broker.layout.nodes):
+        time.sleep(LOOK_EVERY_S)
+    raise Shown(f"a node ended by itself; its last words:\n{broker.log_tail(15)}", NOT_RUNNING)
 
 
 def _follow(file: TextIO, node: int, *, as_json: bool) -> None:

@@ -10,7 +10,8 @@ one running. Nothing here knows the scheduler, and nothing here imports a Kafka 
 | `node` | one Java process and its folder |
 | `settings` | the layout and the configuration files, as values |
 | `jars`, `java`, `archive` | what a node runs on: pinned jars, a Java, a class archive for quick starts |
-| `probe` | is it ready? one request over a plain socket |
+| `ports`, `probe` | free ones; is it ready? one request over a plain socket |
+| `recovery` | what a killed broker leaves behind, and how it is forgotten |
 | `guard` | the process that ends a cluster whose program is gone |
 | `errors` | `BrokerUnavailable`: what, why, what next |
 """

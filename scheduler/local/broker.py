@@ -16,7 +16,6 @@ import logging
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,7 +31,9 @@ from scheduler.local.archive import with_archive
 from scheduler.local.errors import AlreadyRunning, BrokerUnavailable
 from scheduler.local.java import find_java
 from scheduler.local.node import Node, Runtime
+from scheduler.local.ports import free_ports, is_free
 from scheduler.local.probe import registered_brokers
+from scheduler.local.recovery import fence_crashed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +45,6 @@ DEFAULT_HEAP_MB = 512
 START_S = 60.0
 STOP_S = 15.0
 LOOK_EVERY_S = 0.02
-PORTS = range(20_000, 32_000)  # below what the kernel gives to outgoing connections; see `settings`
 
 
 class Broker:
@@ -184,6 +184,7 @@ class Broker:
         runtime = self._runtime = self._runtime or _runtime(DEFAULT_HEAP_MB)
         one = self._nodes[node]
         one.end(STOP_S)
+        fence_crashed(self.layout, self._nodes, runtime, self._remember)
         one.spawn(runtime)
         self._remember()
         self._await_ready([node])
@@ -201,6 +202,7 @@ class Broker:
         self._configure(runtime)
         if not detached:
             self._start_guard()
+        fence_crashed(self.layout, self._nodes, runtime, self._remember)
         for node in self._nodes:
             node.spawn(runtime)
             self._remember()
@@ -244,7 +246,7 @@ class Broker:
         kept = "" if self._temporary else f"; all of it: {node.log}"
         return BrokerUnavailable(
             f"Kafka {node.folder.name} in {self.data_dir} {what}.",
-            why=f"the last lines of its log say (free space there: {_free(self.data_dir)})\n{node.log_tail(15)}",
+            why=f"the last lines of its log say (free space there: {_free(self.data_dir)})\n{node.last_words()}",
             then=f"look for ERROR or Exception above{kept}; then start again",
         )
 
@@ -313,7 +315,7 @@ def _layout(folder: Path, count: int | None, ports: Sequence[int] | None) -> set
     if layout is None:
         count = count or 1
         wanted = list(ports or ())
-        free = _free_ports(2 * count - len(wanted))
+        free = free_ports(2 * count - len(wanted))
         clients = [*wanted, *(next(free) for _ in range(count - len(wanted)))]
         pairs = [(client, next(free)) for client in clients]
         return settings.new_layout(pairs, (secrets.token_bytes(16) for _ in range(count + 1)))
@@ -341,34 +343,9 @@ def recorded(folder: Path) -> settings.ClusterLayout | None:
         ) from error
 
 
-def _free_ports(count: int) -> Iterator[int]:
-    found = 0
-    while found < count:
-        port = PORTS.start + secrets.randbelow(len(PORTS))
-        if _is_free(port):
-            found += 1
-            yield port
-
-
-def free_ports_from(first: int, count: int) -> list[int] | None:
-    """The `count` ports from `first` on if all of them are free, else `None`."""
-    ports = list(range(first, first + count))
-    return ports if all(map(_is_free, ports)) else None
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.HOST, port))
-        except OSError:
-            return False
-    return True
-
-
 def _check_ports(layout: settings.ClusterLayout) -> None:
     ports = [port for node in layout.nodes for port in (node.port, node.controller_port)]
-    taken = [port for port in ports if not _is_free(port)]
+    taken = [port for port in ports if not is_free(port)]
     if taken:
         raise BrokerUnavailable(
             f"Port {', '.join(map(str, taken))} on {settings.HOST} can't be used.",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scheduler.local.java import Java
 
 SERVER = "kafka.Kafka"
+LAST_THREADS_S = 5.0  # a process counts as a zombie from its first thread's end; it can be reaped after its last
 FORMATTER = "kafka.tools.StorageTool"
 
 
@@ -68,6 +69,7 @@ class Node:
     folder: Path
     pid: int | None = None
     exit_code: int | None = field(default=None, init=False)
+    _spawned: int | None = field(default=None, init=False)  # the id of a child of ours, until it has ended
 
     @property
     def properties(self) -> Path:
@@ -90,6 +92,12 @@ class Node:
         return self.folder / "log4j2.properties"
 
     @property
+    def crashed(self) -> bool:
+        """Whether the last run did not end by itself: Kafka leaves a mark when it does, and removes it at a start."""
+        ran = any(self.data.glob("__cluster_metadata-0/*.log"))
+        return ran and not (self.data / ".kafka_cleanshutdown").exists()
+
+    @property
     def formatted(self) -> bool:
         return (self.data / "meta.properties").exists()
 
@@ -107,15 +115,16 @@ class Node:
                 then="check free space and permissions there, then start again",
             )
 
-    def spawn(self, runtime: Runtime) -> None:
+    def spawn(self, runtime: Runtime, properties: Path | None = None, log_config: Path | None = None) -> None:
         """Start the server in a session of its own, so that a Ctrl-C meant for us does not reach it first.
 
+        `properties` and `log_config` are those of an ordinary run unless given; `properties` must lie beside them.
         No `Popen`: the process may have to outlive us, and may be one that somebody else started.
         """
-        command = runtime.command(SERVER, self.log_config, str(self.properties))
+        command = runtime.command(SERVER, log_config or self.log_config, str(properties or self.properties))
         out = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         self.exit_code = None
-        self.pid = os.posix_spawn(
+        self.pid = self._spawned = os.posix_spawn(
             command[0],
             command,
             os.environ,
@@ -131,7 +140,8 @@ class Node:
         """Return the running process (a `psutil.Process`) if there is one and it is this node's.
 
         A process id may have been given to somebody else since it was written down; this node's file on the command
-        line is what tells.
+        line is what tells. (Not asked of a child of ours: its id is safe until we have seen its end, and right after
+        the start its command line is still empty.)
         """
         try:
             import psutil
@@ -142,11 +152,13 @@ class Node:
         try:
             process = psutil.Process(self.pid)
             if process.status() == psutil.STATUS_ZOMBIE:
-                self.exit_code = process.wait(0)
+                self._spawned = None
+                self.exit_code = process.wait(LAST_THREADS_S)
                 return None
-            return process if str(self.properties) in process.cmdline() else None
+            ours = self.pid == self._spawned or any(a.startswith(str(self.properties)) for a in process.cmdline())
         except psutil.Error:
             return None
+        return process if ours else None
 
     def end(self, patience_s: float) -> None:
         """Stop the process and wait for its end; it is killed after `patience_s`, at once if that is 0."""
@@ -163,7 +175,13 @@ class Node:
                 process.kill()
                 process.wait()
         except psutil.NoSuchProcess:
-            return
+            pass
+        self._spawned = None
+
+    def last_words(self) -> str:
+        """What the process said last, without the stack frames that hide it."""
+        lines = [*_lines(self.log, 400), *_lines(self.console, 20)]
+        return last_lines((line for line in lines if not line.startswith("\tat ")), 15)
 
     def log_tail(self, count: int) -> str:
         """The last `count` lines of the log, and what the process said on its console."""

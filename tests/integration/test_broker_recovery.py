@@ -1,0 +1,106 @@
+"""A broker that was killed comes back without the ghost of its former self."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+if TYPE_CHECKING:
+    from scheduler.local import Broker
+
+pytestmark = pytest.mark.broker
+
+WRITERS = 8
+
+
+def quiet(broker: Broker, **more: str | int) -> dict[str, str | int]:
+    return {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **more}
+
+
+def write_until_it_breaks(broker: Broker, partition: int, under_way: threading.Barrier) -> None:
+    """Commit one record after another; tell when the first three are in, end with the first error."""
+    producer = Producer(quiet(broker, **{"transactional.id": f"w{partition}", "transaction.timeout.ms": 2000}))
+    with suppress(KafkaException):
+        producer.init_transactions(30)
+        for count in range(1_000_000):
+            producer.begin_transaction()
+            producer.produce("records", b"1", partition=partition)
+            producer.commit_transaction(2)
+            if count == 3:
+                under_way.wait(60)
+
+
+def ends(broker: Broker, level: IsolationLevel) -> list[int]:
+    """The end of each partition as a reader of that isolation level sees it; waits for the leaders."""
+    deadline = time.monotonic() + 30
+    admin = AdminClient(quiet(broker))  # must outlive its answers
+    partitions = [TopicPartition("records", number) for number in range(WRITERS)]
+    while True:
+        answers = admin.list_offsets({one: OffsetSpec.latest() for one in partitions}, isolation_level=level)
+        try:
+            return [answers[one].result(30).offset for one in partitions]
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+
+
+def kill_under_load(broker: Broker) -> None:
+    """Kill and restart the broker while every writer commits."""
+    under_way = threading.Barrier(WRITERS + 1)
+    writers = [
+        threading.Thread(target=write_until_it_breaks, args=(broker, number, under_way)) for number in range(WRITERS)
+    ]
+    for writer in writers:
+        writer.start()
+    under_way.wait(60)
+    broker.kill()
+    for writer in writers:
+        writer.join()
+    broker.restart()
+
+
+def assert_nothing_hangs(broker: Broker) -> None:
+    """Every transaction ends within seconds (their timeout is two): readers of committed records see the end."""
+    deadline = time.monotonic() + 30
+    while ends(broker, IsolationLevel.READ_COMMITTED) != ends(broker, IsolationLevel.READ_UNCOMMITTED):
+        assert time.monotonic() < deadline, "a transaction never ends"
+
+
+def create_topic(broker: Broker) -> None:
+    admin = AdminClient(quiet(broker))
+    admin.create_topics([NewTopic("records", WRITERS, 1)])["records"].result(30)
+
+
+def test_a_killed_broker_leads_nothing_until_its_old_self_is_forgotten(private_broker: Broker) -> None:
+    """After a kill each transaction log is led once, by the new broker, never first in the name of the old one."""
+    create_topic(private_broker)
+    Producer(quiet(private_broker, **{"transactional.id": "one"})).init_transactions(30)
+    (log,) = private_broker.logs
+    before = log.stat().st_size
+    private_broker.kill()
+    private_broker.restart()
+    ends(private_broker, IsolationLevel.READ_COMMITTED)  # the leaders are there
+    since = log.read_bytes()[before:].decode()
+    assert since.count("Elected as the txn coordinator for partition 0 ") == 1
+
+
+def test_no_transaction_hangs_after_a_kill(private_broker: Broker) -> None:
+    """Commits that were acknowledged or under way at the kill end; no partition stays shut for its readers."""
+    create_topic(private_broker)
+    kill_under_load(private_broker)
+    assert_nothing_hangs(private_broker)
+
+
+@pytest.mark.soak
+def test_no_transaction_hangs_after_many_kills(private_broker: Broker) -> None:
+    """The same twenty times on one cluster, whose past then holds many crashes."""
+    create_topic(private_broker)
+    for _ in range(20):
+        kill_under_load(private_broker)
+        assert_nothing_hangs(private_broker)
