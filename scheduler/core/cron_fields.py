@@ -187,9 +187,6 @@ class _Reader:
 
     def _range(self, item: str, low: int, high: int, step: int) -> int:
         field = self.field
-        if field.sunday == 0 and low == 7:
-            low = 0
-            high = high % 7 if high == 7 else high
         if low > high:
             if field.name == "year":
                 return self._refuse(item, "years do not wrap around")

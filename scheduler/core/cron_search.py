@@ -12,8 +12,8 @@ All seconds here are whole; instants are UTC seconds since the epoch, "local" on
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import Final, Literal, Protocol
+from collections.abc import Callable, Iterator
+from typing import Final, Literal
 
 from scheduler.core.cron_clock import WallClock
 from scheduler.core.time import MAX_MS, MIN_MS
@@ -77,7 +77,9 @@ class Search:
     def at_or_before(self, second: int) -> int | None:
         """The greatest nominal second that is not after `second`; None = none within 41 years or back to year 1."""
         if second >= FAR:
-            return self._beyond(second, self.at_or_before)
+            if self.wall.bounded:
+                return self.at_or_before(FAR - 1)
+            return self._beyond(min(second, _LAST_SECOND), self.at_or_before)
         if second < _FIRST_SECOND:
             return None
         view = self._known(second)
@@ -154,8 +156,9 @@ class Search:
         """How many local seconds the expression names among those skipped at the UTC second `start`."""
         return self.wall.count(start + before, start + after)
 
-    def _beyond(self, second: int, ask: "_Ask") -> int | None:
-        if self.wall.bounded or second > _LAST_SECOND + CYCLE:
+    def _beyond(self, second: int, ask: Callable[[int], int | None]) -> int | None:
+        """The answer for a second past `FAR`: asked some cycles earlier, where everything repeats."""
+        if self.wall.bounded or second > _LAST_SECOND:
             return None
         back = ((second - FAR) // CYCLE + 1) * CYCLE
         found = ask(second - back)
@@ -220,7 +223,3 @@ class Search:
         base = midnight - offset
         rest = times[bisect_right(times, second - base) : bisect_left(times, min(view.ends[at], last + 1) - base)]
         return [base + time for time in rest]
-
-
-class _Ask(Protocol):
-    def __call__(self, second: int, /) -> int | None: ...

@@ -55,7 +55,7 @@ def agree(expression: Expression, zone: str, gap: str, fold: str, low: int, leng
 def _length(expression: Expression, days: int) -> int:
     """At most ten days, fewer the more there is to list."""
     a_day = len(expression.seconds) * len(expression.minutes) * len(expression.hours)
-    return min(days * 86_400, max(4 * 3600, 1000 * 86_400 // a_day))
+    return min(days * 86_400, max(4 * 3600, 400 * 86_400 // a_day))
 
 
 _ARGUMENTS = {"expression": expressions(), "zone": zones, "gap": gaps, "fold": folds, "data": st.data()}

@@ -9,12 +9,13 @@ from __future__ import annotations
 import zoneinfo
 from calendar import monthrange
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import date
 
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - wall time is naive here on purpose
 
@@ -102,21 +103,21 @@ def _instants(expression: Expression, name: str, gap: str, fold: str, low: int, 
     rules = zone(name)
     if fold == "auto":
         fold = "both" if expression.runs_through else "first"
-    first = (EPOCH + timedelta(seconds=low) - timedelta(days=2)).date()
-    days = (high - low) // 86_400 + 5
-    for day in (first + timedelta(days=at) for at in range(days)):
-        if not expression.names_day(day):
-            continue
-        for hour in expression.hours:
+    # Wall times whose instants can lie in [low, high]: by every offset in use around it.
+    offsets = [_offset_at(rules, at) for at in range(low - 172_800, high + 172_800, 21_600)]
+    first, last = EPOCH + timedelta(seconds=low + min(offsets)), EPOCH + timedelta(seconds=high + max(offsets))
+    hour_of = first.replace(minute=0, second=0)
+    while hour_of <= last:
+        if hour_of.hour in expression.hours and expression.names_day(hour_of.date()):
             for minute in expression.minutes:
                 for second in expression.seconds:
-                    wall = datetime(day.year, day.month, day.day, hour, minute, second)  # noqa: DTZ001
-                    yield from _resolve(wall, rules, gap, fold)
+                    yield from _resolve(hour_of.replace(minute=minute, second=second), rules, gap, fold)
+        hour_of += timedelta(hours=1)
 
 
 def _resolve(wall: datetime, rules: zoneinfo.ZoneInfo, gap: str, fold: str) -> Iterator[int]:
     local = (wall - EPOCH) // timedelta(seconds=1)
-    early, late = (_offset(rules, wall.replace(fold=which)) for which in (0, 1))
+    early, late = _offset(rules, wall), _offset(rules, wall.replace(fold=1))
     if early == late:
         yield local - early
     elif early > late:
@@ -136,12 +137,16 @@ def _offset(rules: zoneinfo.ZoneInfo, wall: datetime) -> int:
     return offset // timedelta(seconds=1)
 
 
+def _offset_at(rules: zoneinfo.ZoneInfo, second: int) -> int:
+    aware = (EPOCH + timedelta(seconds=second)).replace(tzinfo=rules)
+    return _offset(rules, rules.fromutc(aware))
+
+
 def _first_after(rules: zoneinfo.ZoneInfo, before: int, after: int, offset: int) -> int:
     """The first instant at which the clock runs by `offset`, by halving the stretch that holds the change."""
     while after - before > 1:
         middle = (before + after) // 2
-        aware = (EPOCH + timedelta(seconds=middle)).replace(tzinfo=zoneinfo.ZoneInfo("UTC")).astimezone(rules)
-        if aware.utcoffset() == timedelta(seconds=offset):
+        if _offset_at(rules, middle) == offset:
             after = middle
         else:
             before = middle
