@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from scheduler.core.due import Backlog, due_key, instant_end, instant_of, priority_of, schedule_of
-from scheduler.core.identity import tenant_of
+from scheduler.core.identity import occurrence_id, tenant_of
 from scheduler.core.model import (
     DEFAULT_MAX_LATENESS_MS,
     PRIORITY_BY_NAME,
@@ -21,6 +21,7 @@ from scheduler.core.model import (
     Gone,
     Misfire,
     MisfireKind,
+    Nominal,
     Origin,
     Run,
     Schedule,
@@ -212,7 +213,7 @@ def _trigger_from_wire(raw: bytes, schedule_id: str) -> Trigger:
     return _trigger(raw, None if shared else schedule_id)
 
 
-_HASHED = re.compile(rb'"cron":"[^"]*H')
+_HASHED = re.compile(rb'"cron":"[^"]*[Hh]')
 
 
 @lru_cache(maxsize=65_536)
@@ -388,27 +389,35 @@ def catch_up_record(runs: Sequence[Run], definition: Schedule, now: int, *, froz
 
 
 def frozen_record(stored: bytes, definition: Schedule) -> bytes:
-    """A catch-up record with the definition its nominals belong to, once the schedule has a newer version."""
+    """A live record with the definition its nominals belong to, once the schedule has a newer version."""
     record = live_from_bytes(stored)
     if record.definition is UNSET:
         record.definition = Raw(schedule_to_bytes(definition))
     return _to_json(record)
 
 
-def owed_record(definition: Schedule, scheduled_for: int, available_at: int, topic: str, dispatch: bytes) -> bytes:
-    """A nominal that waits outside the due index, with its dispatch value ready."""
+def owed_record(definition: Schedule, nominal: Nominal, topic: str, dispatch: bytes, *, frozen: bool) -> bytes:
+    """A nominal that waits outside the due index, with its dispatch value ready; `frozen` as in `catch_up_record`."""
     return _to_json(
         m.Live(
             kind="owed",
             owner=definition.schedule_id,
-            occurrence_id=f"{definition.schedule_id}:{definition.version}:{stamp(scheduled_for)}",
-            scheduled_for=format_instant(scheduled_for),
-            available_at=format_instant(available_at),
+            occurrence_id=occurrence_id(definition.schedule_id, definition.version, nominal.scheduled_for),
+            scheduled_for=format_instant(nominal.scheduled_for),
+            available_at=format_instant(nominal.available_at),
             topic=topic,
             dispatch=Raw(dispatch),
+            definition=Raw(schedule_to_bytes(definition)) if frozen else UNSET,
             version=definition.version,
         )
     )
+
+
+def owed_nominal(record: m.Live) -> Nominal:
+    """The nominal of an owed record. Raises StateCorrupted when it names none."""
+    if record.scheduled_for is None or record.available_at is None:
+        raise StateCorrupted(f"a live record of {record.owner} owes nothing: {record.kind} without an instant")
+    return Nominal(parse_instant(record.scheduled_for), parse_instant(record.available_at))
 
 
 def catch_up_rest(record: m.Live, done: int) -> bytes:
@@ -509,7 +518,7 @@ def reply_to_bytes(command: Command, decision: Decision, now: int) -> bytes:
             revision=answer.revision if answer else after.revision if after else None,
             state=after.state.value if after and not decision.delete else None,
             effective_at=_instant(decision.effective_at),
-            occurrence_id=decision.manual.occurrence_id if decision.manual else None,
+            occurrence_id=decision.occurrence_id,
             dry_run=command.dry_run,
             counts=dict(decision.counts),
             preview=[

@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from scheduler.core.command import MAX_PROBLEMS
 from scheduler.core.identity import command_digest, manual_occurrence_id
 from scheduler.core.lifecycle import TRANSITIONS, Act, act_for
-from scheduler.core.model import Answer, Gone, Nominal, Run, Schedule, Spec, State
+from scheduler.core.model import Answer, Gone, Nominal, Schedule, Spec, State
 from scheduler.core.policy import NOTHING_OWED, Look, Settlement, nominal_at, reached_as, settle
 from scheduler.core.problem import Problem
 from scheduler.core.spec import SpecContext, changed_fields, parse_spec
@@ -37,7 +38,6 @@ class Debt:
     key: str
     version: int
     nominals: tuple[int, ...]
-    is_catch_up: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualRun:
-    """`trigger`: one dispatch named after its command."""
+    """`trigger`: one dispatch named after its command; without a payload of its own it carries the schedule's."""
 
-    occurrence_id: str
+    command_id: str
     payload: bytes | None
 
 
@@ -79,6 +79,7 @@ class Decision:
     drop_debts: bool = False
     freeze_debts: bool = False
     effective_at: int | None = None
+    occurrence_id: str | None = None
     counts: tuple[tuple[str, int], ...] = ()
     preview: tuple[Nominal, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -90,7 +91,7 @@ def decide(command: Command, situation: Situation) -> Decision:
     """Answer one command; see the module's docstring for the law."""
     schedule = situation.schedule
     if command.problems:
-        return _refuse(command, situation, command.problems[0].code, _summary(command.problems), command.problems)
+        return _refuse_bad(command, situation, command.problems + _spec_problems(command, situation))
     if schedule is not None:
         known = _repeat(command, schedule)
         if known is not None:
@@ -102,29 +103,36 @@ def decide(command: Command, situation: Situation) -> Decision:
                 "revision_conflict",
                 f"revision is {schedule.revision}, not {command.expected_revision}: read it again and decide anew",
             )
+    if command.effective_from is not None and command.effective_from > situation.look.now and command.verb != "create":
+        text = f"effective_from of a {command.verb} must not lie in the future; send it when it is to count"
+        return _refuse_bad(command, situation, (Problem("effective_from", "not_supported", text),))
     act = act_for(command.verb, schedule.state if schedule else None)
     decision = _HANDLERS[act](command, situation, act)
-    if command.preview and not decision.preview and decision.after is not None and decision.accepted:
+    is_left = decision.after is not None and decision.accepted and not decision.delete
+    if command.preview and not decision.preview and decision.after is not None and is_left:
         decision = replace(decision, preview=_planned(decision.after, situation.look.now, command.preview))
     if command.warnings:
         decision = replace(decision, warnings=command.warnings + decision.warnings)
     if command.dry_run:
-        return replace(decision, save=False, delete=False, revised=False, settled=(), manual=None, drop_debts=False)
+        return replace(
+            decision, save=False, delete=False, revised=False, settled=(), manual=None, drop_debts=False,
+            freeze_debts=False,
+        )  # fmt: skip
     return _remembering(command, situation, decision)
 
 
 # --- one handler per act --------------------------------------------------------------------------------------------
 
 
-def _create(command: Command, situation: Situation, act: Act) -> Decision:
+def _create(command: Command, situation: Situation, _act: Act) -> Decision:
     now = situation.look.now
     effective_at = max(now, command.effective_from or now)
     parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, effective_at))
     if parsed.spec is None:
-        return _refuse(command, situation, parsed.problems[0].code, _summary(parsed.problems), parsed.problems)
+        return _refuse_bad(command, situation, parsed.problems)
     fault = _in_the_past(parsed.spec, situation)
     if fault is not None:
-        return _refuse(command, situation, fault.code, fault.message, (fault,))
+        return _refuse_bad(command, situation, (fault,))
     schedule = Schedule(
         schedule_id=command.schedule_id,
         state=State.ACTIVE,
@@ -138,7 +146,7 @@ def _create(command: Command, situation: Situation, act: Act) -> Decision:
         actor=command.actor,
         reason=command.reason,
     )
-    return _armed(command, situation, act, None, schedule, parsed.warnings)
+    return _armed(command, situation, None, schedule, parsed.warnings)
 
 
 def _compare(command: Command, situation: Situation, act: Act) -> Decision:
@@ -147,7 +155,7 @@ def _compare(command: Command, situation: Situation, act: Act) -> Decision:
     context = SpecContext(command.schedule_id, schedule.effective_at, Spec(trigger=schedule.spec.trigger))
     parsed = parse_spec(command.spec or {}, context)
     if parsed.spec is None:
-        return _refuse(command, situation, parsed.problems[0].code, _summary(parsed.problems), parsed.problems)
+        return _refuse_bad(command, situation, parsed.problems)
     same = parsed.spec == schedule.spec and schedule.state in (State.ACTIVE, State.PAUSED)
     if same:
         return _kept(schedule, "unchanged", "this schedule exists with the same definition", parsed.warnings)
@@ -155,25 +163,18 @@ def _compare(command: Command, situation: Situation, act: Act) -> Decision:
     return _refuse(command, situation, act.value, f"exists and differs in {differing}: use update, or delete it first")
 
 
-def _update(command: Command, situation: Situation, act: Act) -> Decision:
+def _update(command: Command, situation: Situation, _act: Act) -> Decision:
     before = _existing(situation)
     now = situation.look.now
-    if command.effective_from is not None and command.effective_from > now:
-        return _refuse(
-            command,
-            situation,
-            "not_supported",
-            "effective_from of an update must not lie in the future; send the update when it is to count",
-        )
     parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, now, before.spec))
     spec = parsed.spec
     if spec is None:
-        return _refuse(command, situation, parsed.problems[0].code, _summary(parsed.problems), parsed.problems)
+        return _refuse_bad(command, situation, parsed.problems)
     if spec == before.spec and act is not Act.REARM and before.state is not State.BROKEN:
         return _kept(before, "unchanged", "the definition is already so", parsed.warnings)
     fault = _in_the_past(spec, situation) if spec.trigger != before.spec.trigger else None
     if fault is not None:
-        return _refuse(command, situation, fault.code, fault.message, (fault,))
+        return _refuse_bad(command, situation, (fault,))
     same_meaning = spec.same_meaning(before.spec)
     rescheduled = not same_meaning or any(getattr(spec, f) != getattr(before.spec, f) for f in _RESCHEDULING)
     after = replace(
@@ -190,8 +191,8 @@ def _update(command: Command, situation: Situation, act: Act) -> Decision:
         actor=command.actor,
         reason=command.reason,
     )
-    if rescheduled or act is Act.REARM:
-        return _armed(command, situation, act, before, after, parsed.warnings)
+    if rescheduled or before.state not in (State.ACTIVE, State.PAUSED):
+        return _armed(command, situation, before, after, parsed.warnings)
     return Decision(
         accepted=True,
         code="updated",
@@ -208,18 +209,18 @@ def _update(command: Command, situation: Situation, act: Act) -> Decision:
 def _armed(
     command: Command,
     situation: Situation,
-    act: Act,
     before: Schedule | None,
     after: Schedule,
     warnings: tuple[Problem, ...],
 ) -> Decision:
     """A new rule takes effect: settle the old one's nominals, and see that the new one ever fires."""
     now = situation.look.now
-    late = _just_passed(after, situation) if after.state is State.ACTIVE else None
-    if late is None and after.next_after(now if act is Act.REARM else after.floor) is None:
+    is_new_rule = before is None or before.spec.trigger != after.spec.trigger
+    passed = _just_passed(after, now) if is_new_rule and after.state is State.ACTIVE else None
+    is_idle = before is not None and before.state not in (State.ACTIVE, State.PAUSED)
+    if passed is None and after.next_after(now if is_idle else after.floor) is None:
         text = "this definition never fires after now" + (": its end is reached first" if after.spec.end else "")
-        fault = Problem("spec.trigger", "never_fires", text)
-        return _refuse(command, situation, fault.code, fault.message, (fault,))
+        return _refuse_bad(command, situation, (Problem("spec.trigger", "never_fires", text),))
     settled: list[tuple[Schedule, Settlement]] = []
     counts: list[tuple[str, int]] = []
     if before is not None:
@@ -227,10 +228,18 @@ def _armed(
         if owed != NOTHING_OWED:
             settled.append((before, owed))
         counts += _counts(owed, situation, drop=command.supersede)
-    if late is not None:
-        settled.append((after, Settlement(runs=(late,))))
-        if after.next_after(now) is None:
+    late = NOTHING_OWED
+    if passed is not None:
+        # It passed between append and decision (or a little before): judged like any nominal nobody looked at.
+        undecided = replace(after, floor=passed - 1)
+        late = settle(undecided, passed, replace(situation.look, now=now, seen_until=passed - 1, looked_at=None))
+        counts += _counts(late, situation, drop=True)
+        if late.waiting:
+            after, late = undecided, NOTHING_OWED  # still in its window: it waits in the due index as any other
+        elif not late.catch_up:
             after = replace(after, state=State.COMPLETED, completed_at=now)
+        if late != NOTHING_OWED:
+            settled.append((after, late))
     return Decision(
         accepted=True,
         code="created" if before is None else "updated",
@@ -243,7 +252,7 @@ def _armed(
         drop_debts=command.supersede,
         freeze_debts=before is not None and after.version != before.version and not command.supersede,
         effective_at=after.effective_at,
-        counts=tuple(counts),
+        counts=tuple(sorted(counts)),
         warnings=warnings,
     )
 
@@ -271,7 +280,7 @@ def _resume(command: Command, situation: Situation, act: Act) -> Decision:
     position = situation.position
     owed = Settlement(gone=reached_as("suppressed", "paused", before, position, now))
     if command.catch_up:
-        missed = settle(before, position, replace(situation.look, seen_until=before.floor, reason="paused"))
+        missed = settle(before, position, Look(now, before.floor, situation.look.rules, "paused"))
         owed = Settlement(
             runs=missed.runs,
             catch_up=missed.catch_up,
@@ -279,7 +288,7 @@ def _resume(command: Command, situation: Situation, act: Act) -> Decision:
             gone=tuple(replace(g, state="suppressed") for g in missed.gone),
         )
     after = replace(before, floor=max(before.floor, now))
-    if after.next_after(now) is None:
+    if after.broken_reason is None and after.next_after(now) is None and not owed.catch_up and not owed.waiting:
         after = replace(after, completed_at=now)
     return _changed(command, situation, act, after, owed)
 
@@ -304,6 +313,8 @@ def _changed(command: Command, situation: Situation, act: Act, after: Schedule, 
     state = TRANSITIONS.get(act, before.state)
     if state is State.ACTIVE and after.completed_at is not None:
         state = State.COMPLETED
+    if state is State.ACTIVE and after.broken_reason is not None:
+        state = State.BROKEN  # it was paused while broken, and only an update mends it
     after = replace(
         after,
         state=state,
@@ -337,11 +348,9 @@ def _run(command: Command, situation: Situation, act: Act) -> Decision:
         message="one run was put on its dispatch topic",
         before=schedule,
         after=schedule,
-        manual=ManualRun(
-            occurrence_id=manual_occurrence_id(schedule.schedule_id, schedule.version, command.command_id),
-            payload=command.payload,
-        ),
+        manual=ManualRun(command_id=command.command_id, payload=command.payload),
         effective_at=situation.look.now,
+        occurrence_id=manual_occurrence_id(schedule.schedule_id, schedule.version, command.command_id),
     )
 
 
@@ -353,7 +362,7 @@ def _show(command: Command, situation: Situation, act: Act) -> Decision:
         context = SpecContext(command.schedule_id, now, schedule.spec if schedule else None)
         parsed = parse_spec(command.spec, context)
         if parsed.spec is None:
-            return _refuse(command, situation, parsed.problems[0].code, _summary(parsed.problems), parsed.problems)
+            return _refuse_bad(command, situation, parsed.problems)
         warnings = parsed.warnings
         shown = _draft(command, situation, parsed.spec)
     elif schedule is None:
@@ -431,15 +440,12 @@ def _in_the_past(spec: Spec, situation: Situation) -> Problem | None:
     return Problem("spec.trigger", "in_past", "this instant has passed; give one in the future, or use trigger")
 
 
-def _just_passed(schedule: Schedule, situation: Situation) -> Run | None:
-    """A one-shot whose instant passed on the way here: it runs at once, if it may run that late."""
+def _just_passed(schedule: Schedule, now: int) -> int | None:
+    """The instant of a one-shot that passed on the way here."""
     trigger = schedule.spec.trigger
-    now = situation.look.now
     if not isinstance(trigger, Once) or trigger.at > now:
         return None
-    if schedule.spec.max_lateness_ms is not None and now - trigger.at > schedule.spec.max_lateness_ms:
-        return None
-    return Run(trigger.at, trigger.at)
+    return replace(schedule, floor=trigger.at - 1).next_after(trigger.at - 1)  # None outside of start and end
 
 
 def _cancelled(situation: Situation, before: Schedule, reason: str) -> Settlement:
@@ -503,13 +509,31 @@ def _refuse(
     )  # fmt: skip
 
 
+def _refuse_bad(command: Command, situation: Situation, problems: tuple[Problem, ...]) -> Decision:
+    """Mistakes in the command itself, all at once."""
+    problems = problems[:MAX_PROBLEMS]
+    return _refuse(command, situation, problems[0].code, _summary(problems), problems)
+
+
+def _spec_problems(command: Command, situation: Situation) -> tuple[Problem, ...]:
+    """The mistakes of the definition in a command that is refused anyway, so that its sender sees them all."""
+    if command.spec is None or command.verb not in ("create", "update", "preview"):
+        return ()
+    previous = situation.schedule.spec if situation.schedule and command.verb != "create" else None
+    return parse_spec(command.spec, SpecContext(command.schedule_id, situation.look.now, previous)).problems
+
+
 def _summary(problems: tuple[Problem, ...]) -> str:
     return "; ".join(f"{p.field}: {p.message}" if p.field else p.message for p in problems)
 
 
-def _next_sentence(schedule: Schedule, now: int, late: Run | None) -> str:
-    if late is not None:
+def _next_sentence(schedule: Schedule, now: int, late: Settlement) -> str:
+    if late.runs:
         return "its instant has just passed, so it was dispatched at once"
+    if late.catch_up:
+        return "its instant has passed; it is caught up"
+    if late.gone:
+        return "its instant has passed, longer ago than its policy allows: missed"
     if schedule.state is State.PAUSED:
         return "paused: nothing fires until it is resumed"
     return "armed" if schedule.next_after(now) is not None else "nothing left to fire"
@@ -524,6 +548,8 @@ def _change_sentence(act: Act, after: Schedule, counts: list[tuple[str, int]]) -
     }[act]
     if act is Act.RESUME and after.state is State.COMPLETED:
         done = "resumed, but no nominal is left: completed"
+    if act is Act.RESUME and after.state is State.BROKEN:
+        done = f"no longer paused, but broken ({after.broken_reason}): update it"
     settled = ", ".join(f"{count} {what}" for what, count in counts)
     return f"{done} ({settled})" if settled else done
 
@@ -536,7 +562,8 @@ def _repeat(command: Command, schedule: Schedule) -> Decision | None:
         if answer.command_id == command.command_id:
             return Decision(
                 accepted=answer.accepted, code=answer.code, message=answer.message, before=schedule, after=schedule,
-                repeated=answer, effective_at=answer.effective_at, counts=answer.counts,
+                repeated=answer, effective_at=answer.effective_at, occurrence_id=answer.occurrence_id,
+                counts=answer.counts,
             )  # fmt: skip
     if schedule.older:
         digest = command_digest(command.command_id)
@@ -549,7 +576,7 @@ def _repeat(command: Command, schedule: Schedule) -> Decision | None:
     return None
 
 
-_FORGOTTEN = frozenset({"bad_field", "not_found", "stale_command", "previewed", "dispatched"})
+_FORGOTTEN = frozenset({"bad_field", "not_found", "stale_command", "previewed"})
 
 
 def _remembering(command: Command, situation: Situation, decision: Decision) -> Decision:
@@ -567,6 +594,7 @@ def _remembering(command: Command, situation: Situation, decision: Decision) -> 
         version=after.version,
         revision=after.revision,
         effective_at=decision.effective_at,
+        occurrence_id=decision.occurrence_id,
         counts=decision.counts,
     )
     recent = (*after.recent, answer)

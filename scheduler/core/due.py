@@ -16,12 +16,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from scheduler.core.policy import nominal_at
+from scheduler.core.policy import Look, nominal_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scheduler.core.model import Nominal, Schedule
+    from scheduler.core.policy import Rules
 
 _HEAD = Struct(">QB")
 _HEAD_SIZE = _HEAD.size
@@ -66,6 +67,20 @@ class Backlog(NamedTuple):
 
     def holds(self, key: bytes) -> bool:
         return self.after < key <= self.until and key[8] == self.priority
+
+
+def look_at(key: bytes, backlogs: Sequence[Backlog], now: int, rules: Rules) -> Look:
+    """How the nominal with this key is to be judged: as missed in the outage whose backlog holds it, or as just due.
+
+    An outage that begins before the last one's backlog is decided extends it: what nobody has decided is one set.
+    """
+    priority = priority_of(key)
+    held = [backlog for backlog in backlogs if backlog.priority == priority]
+    for backlog in held:
+        if backlog.holds(key):
+            looked_at = max(instant_of(b.until) for b in held)
+            return Look(now, backlog.seen_until, rules, backlog.reason, looked_at)
+    return Look(now, now, rules)
 
 
 class Due(NamedTuple):

@@ -7,12 +7,13 @@ Grace of a nominal is min(60 s, max_lateness, max(15 s, distance to the next nom
 restart costs is no misfire. If no overdue nominal is beyond its grace, all run. If one is, the schedule's policy covers
 the whole overdue set: `fire_once` runs the newest (saying how many it stands for), `catch_up K` the newest K, oldest
 first, `skip` those within `max_lateness`. What fell due while the shard was alive (`seen_until`) is only late, never a
-misfire: it runs within `max_lateness` and is missed beyond it.
+misfire: it runs within `max_lateness` and is missed beyond it. Lateness is judged at the first look after the outage:
+waiting for its turn or for a budget afterwards does not age a nominal.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scheduler.core.identity import occurrence_id
@@ -38,12 +39,20 @@ DEFAULT_RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """When the shard looks, and until when it had looked before. `reason` names why nobody looked in between."""
+    """When the shard looks, and when nobody did: in (seen_until, looked_at]. `reason` names why.
+
+    `looked_at` is the first look after the outage; what became available after it is only late again.
+    """
 
     now: int
     seen_until: int
     rules: Rules = DEFAULT_RULES
     reason: str = "downtime"
+    looked_at: int | None = None
+
+    @property
+    def first_look(self) -> int:
+        return self.now if self.looked_at is None else min(self.looked_at, self.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +88,13 @@ def grace_ms(schedule: Schedule, scheduled_for: int, rules: Rules) -> int:
     following = schedule.next_after(scheduled_for)
     distance = rules.grace_max_ms if following is None else following - scheduled_for
     grace = min(rules.grace_max_ms, max(rules.grace_min_ms, distance))
-    limit = _lateness_limit(schedule, None)
+    limit = late_limit(schedule)
     return grace if limit is None else min(grace, limit)
+
+
+def late_limit(schedule: Schedule) -> int | None:
+    """How late a nominal may start that fell due while the shard was alive; None is unlimited."""
+    return _lateness_limit(schedule, None)
 
 
 def settle(schedule: Schedule, position: int | None, look: Look) -> Settlement:
@@ -91,12 +105,26 @@ def settle(schedule: Schedule, position: int | None, look: Look) -> Settlement:
     after, upto, waiting = reached
     if upto <= after:
         return Settlement(waiting=waiting)
-    alive_until = _available_until(schedule, after, min(upto, look.seen_until), look.seen_until)
-    late = _late(schedule, after, alive_until, look)
-    missed = _misfired(schedule, max(after, alive_until), upto, look)
+    outage = replace(look, now=look.first_look)
+    begun = max(after, _available_until(schedule, after, min(upto, look.seen_until), look.seen_until))
+    ended = max(begun, _available_until(schedule, after, min(upto, outage.now), outage.now))
+    before = _late(schedule, after, begun, outage)
+    missed = _misfired(schedule, begun, ended, outage)
+    since = _late(schedule, ended, upto, look)
     return Settlement(
-        runs=late.runs + missed.runs, catch_up=missed.catch_up, waiting=waiting, gone=late.gone + missed.gone
+        runs=before.runs + missed.runs + since.runs,
+        catch_up=missed.catch_up,
+        waiting=waiting,
+        gone=before.gone + missed.gone + since.gone,
     )
+
+
+def settle_one(schedule: Schedule, nominal: Nominal, look: Look) -> Settlement:
+    """Decide one nominal that waited outside the due index, by the same rules."""
+    after, upto = nominal.scheduled_for - 1, nominal.scheduled_for
+    if look.seen_until < nominal.available_at <= look.first_look:
+        return _misfired(schedule, after, upto, replace(look, now=look.first_look))
+    return _late(schedule, after, upto, look)
 
 
 def reached_as(state: str, reason: str, schedule: Schedule, position: int | None, now: int) -> tuple[Gone, ...]:
@@ -143,7 +171,7 @@ def _late(schedule: Schedule, after: int, upto: int, look: Look) -> Settlement:
     if upto <= after:
         return NOTHING_OWED
     trigger = schedule.spec.trigger
-    within = _within(schedule, upto, MAX_BACKLOG, after, look.now, _lateness_limit(schedule, None))
+    within = _within(schedule, upto, MAX_BACKLOG, after, look.now, late_limit(schedule))
     total = trigger.count_between(after, upto)
     runs = tuple(Run(n.scheduled_for, n.available_at) for n in within)
     return Settlement(runs=runs, gone=_rest(schedule, after, upto, total - len(runs), within, "throttled"))

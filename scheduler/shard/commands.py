@@ -6,13 +6,14 @@ Every input record is accounted for: answered on the reply topic, forwarded to t
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler import wire
 from scheduler.core.command import Command, parse_command
-from scheduler.core.decide import Debt, Decision, Situation, decide
-from scheduler.core.due import position
+from scheduler.core.decide import Debt, Decision, ManualRun, Situation, decide
+from scheduler.core.due import look_at, position
 from scheduler.core.model import Schedule, State
 from scheduler.core.policy import Look, Rules
 from scheduler.core.problem import Problem
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
+_SOURCE = re.compile(r"\d{1,10}-\d{1,20}", re.ASCII)
 URGENT = frozenset({"pause", "cancel"})
 
 
@@ -73,6 +75,8 @@ class Commands:
         except Undecodable as fault:
             self._reject(step, record, "undecodable", str(fault))
             return None
+        if record.forwarded_from is not None and not _SOURCE.fullmatch(record.forwarded_from):
+            record = record._replace(forwarded_from=None)  # not one of our copies
         default_id = record.forwarded_from or f"{record.partition}-{record.offset}"
         command = parse_command(fields, default_id=default_id)
         if any(problem.field == "schedule_id" for problem in command.problems):
@@ -93,7 +97,7 @@ class Commands:
     def _checked(self, command: Command, record: Input, owner: bytes) -> Command:
         """With what only this cluster knows: its lanes, its reply topics, and how the record came here."""
         problems = list(command.problems)
-        lane = command.spec.get("lane") if command.spec else None
+        lane = _lane(command)
         if isinstance(lane, str) and lane not in self._catalogue.lanes:
             known = ", ".join(self._catalogue.lanes)
             problems.append(Problem("spec.lane", "bad_field", f"no lane {lane[:40]!r} here; lanes are {known}"))
@@ -113,6 +117,19 @@ class Commands:
             return command
         return replace(command, problems=tuple(problems), warnings=warnings)
 
+    def _against(self, command: Command, schedule: Schedule) -> Command:
+        """With what this cluster cannot do for the stored definition: a lane it no longer has, a zone it lacks."""
+        fault = self._settler.fault(schedule)
+        if fault is None:
+            return command
+        problem = None
+        if command.verb == "trigger":
+            problem = Problem("", "not_allowed", fault)
+        elif command.verb == "update" and schedule.spec.lane not in self._catalogue.lanes:
+            given = command.spec or {}
+            problem = None if "lane" in given else Problem("spec.lane", "bad_field", fault)
+        return command if problem is None else replace(command, problems=(*command.problems, problem))
+
     def _reject(self, step: Step, record: Input, code: str, reason: str) -> None:
         source = wire.Source(self._catalogue.commands, record.partition, record.offset)
         value = wire.rejected_to_bytes(source, record.key, record.value, code, reason, step.now)
@@ -123,11 +140,16 @@ class Commands:
 
     def _apply(self, step: Step, record: Input, command: Command) -> None:
         situation = self._situation(step, record, command)
+        if situation.schedule is not None:
+            command = self._against(command, situation.schedule)
         decision = decide(command, situation)
         if decision.save and decision.after is not None:
             step.save(decision.after)
         elif decision.delete:
             step.remove(command.schedule_id)
+        if decision.revised:
+            self._absorb_floor(step, command.schedule_id, decision)
+            self._write_history(step, command, decision)
         for definition, settlement in decision.settled:
             self._settler.settle(step, definition, settlement)
         if decision.drop_debts:
@@ -135,11 +157,8 @@ class Commands:
                 self._drop(step, debt.key.encode(), command.schedule_id)
         elif decision.freeze_debts and decision.before is not None:
             self._freeze(step, situation.debts, decision.before)
-        if decision.revised:
-            self._absorb_floor(step, command.schedule_id, decision)
-            self._write_history(step, command, decision)
-        if decision.manual is not None and decision.before is not None and not command.dry_run:
-            self._run_manually(step, decision.before, decision)
+        if decision.manual is not None and decision.before is not None:
+            self._run_manually(step, decision.before, decision.manual)
         step.emit(
             self._catalogue.replies,
             command.schedule_id.encode(),
@@ -158,9 +177,7 @@ class Commands:
                 due = position(schedule, step.record.cursor, step.record.backlogs)
                 if due is not None:
                     nominal = due.nominal.scheduled_for
-                    backlog = next((b for b in step.record.backlogs if b.holds(due.key)), None)
-                    if backlog is not None:
-                        look = Look(step.now, backlog.seen_until, self._rules, backlog.reason)
+                    look = look_at(due.key, step.record.backlogs, step.now, self._rules)
             elif schedule.state is State.PAUSED:
                 nominal = schedule.next_after(schedule.floor)
             if command.verb not in ("create", "trigger", "preview"):
@@ -190,13 +207,12 @@ class Commands:
                     key=keys.live_topic_key(key).decode(),
                     version=record.version or 0,
                     nominals=tuple(parse_instant(n) for n in nominals),
-                    is_catch_up=record.kind == "catchup",
                 )
             )
         return tuple(debts)
 
     def _drop(self, step: Step, key: bytes, owner: str) -> None:
-        stored = step.batch.ops.get(keys.live(key)) or self._store.get(keys.live(key))
+        stored = step.live(self._store, key)
         if stored is not None:
             record = wire.live_from_bytes(stored)
             if record.available_at is not None:
@@ -209,12 +225,12 @@ class Commands:
         step.debtors.add(owner)
 
     def _freeze(self, step: Step, debts: Sequence[Debt], before: Schedule) -> None:
-        """What is still to be caught up belongs to the old version: keep that definition beside it."""
+        """What is still owed belongs to the old version: keep that definition beside it."""
         for debt in debts:
-            if not debt.is_catch_up or debt.version != before.version:
+            if debt.version != before.version:
                 continue
             key = debt.key.encode()
-            stored = step.batch.ops.get(keys.live(key)) or self._store.get(keys.live(key))
+            stored = step.live(self._store, key)
             if stored is not None:
                 step.put_live(key, wire.frozen_record(stored, before))
                 step.debtors.add(before.schedule_id)
@@ -232,14 +248,19 @@ class Commands:
         )
         step.emit(self._catalogue.schedule_history, command.schedule_id.encode(), value)
 
-    def _run_manually(self, step: Step, schedule: Schedule, decision: Decision) -> None:
-        if decision.manual is None:
-            return
-        name = decision.manual.occurrence_id.rsplit(":", 1)[1]
+    def _run_manually(self, step: Step, schedule: Schedule, run: ManualRun) -> None:
         value = wire.DispatchTemplate(schedule, step.record).value(
-            step.now, step.now, "manual", name=name, payload=decision.manual.payload
+            step.now, step.now, "manual", name=f"m-{run.command_id}", payload=run.payload
         )
         step.send(self._settler.target(schedule, step.record.shard), value, "manual", step.now)
+
+
+def _lane(command: Command) -> object:
+    """The lane a command asks for, by name or by leaving it out."""
+    if command.spec is None or command.verb not in ("create", "update", "preview"):
+        return None
+    lane = command.spec.get("lane", "default" if command.verb == "create" else None)
+    return "default" if lane is None and "lane" in command.spec else lane
 
 
 def _urgent_first(commands: Sequence[tuple[Input, Command]]) -> list[tuple[Input, Command]]:

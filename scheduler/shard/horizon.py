@@ -18,7 +18,7 @@ from sortedcontainers import SortedKeyList
 
 from scheduler.core.due import Due, due_after, due_key, instant_end, instant_of, schedule_of
 from scheduler.core.model import Nominal
-from scheduler.core.policy import nominal_at
+from scheduler.core.policy import late_limit, nominal_at
 from scheduler.shard import keys
 
 if TYPE_CHECKING:
@@ -151,18 +151,19 @@ class Horizon:
 
     def _read_chunk(self, page: _Page) -> None:
         chunk = [page.candidates.popleft() for _ in range(min(CHUNK, len(page.candidates)))]
+        if chunk:
+            page.last = chunk[-1][0]
         chunk = [(key, schedule_id) for key, schedule_id in chunk if schedule_id not in page.skip]
         schedules = self._load([schedule_id for _, schedule_id in chunk])
         for (key, _), schedule in zip(chunk, schedules, strict=True):
             if schedule is not None:
                 page.items.extend(self._expand(schedule, key, page.end))
-                page.last = key
 
     def _expand(self, schedule: Schedule, key: bytes, end: bytes) -> list[Item]:
         """All nominals from the one at `key` up to `end`, encoded."""
         due = _due_at(schedule, key)
         target, encode = self._prepare(schedule)
-        entry = Entry(schedule.schedule_id, key, target, schedule.spec.max_lateness_ms)
+        entry = Entry(schedule.schedule_id, key, target, late_limit(schedule))
         items: list[Item] = []
         while due is not None and due.key <= end:
             value = encode(due.nominal.scheduled_for, due.nominal.available_at)
@@ -184,24 +185,38 @@ class Horizon:
 
     def _cut(self, page: _Page) -> None:
         """The horizon is full: end the page at the last candidate read and give back what lies behind it."""
+        for key, schedule_id in page.candidates:
+            for entry in self._entries.get(schedule_id, ()):
+                if entry.following is not None and entry.following.key == key:
+                    self._follow(entry)
         page.candidates.clear()
         page.end = page.last
-        kept: list[Item] = []
-        shortened: dict[str, Entry] = {}
-        for item in page.items:
-            if item.key <= page.end:
-                kept.append(item)
-                continue
+        beyond = [item for item in page.items if item.key > page.end]
+        page.items = [item for item in page.items if item.key <= page.end]
+        if self._side and self._side[-1].key > page.end:
+            side = list(self._side.irange_key(page.end, None, inclusive=(False, True)))
+            del self._side[len(self._side) - len(side) :]
+            beyond += side
+        self._give_back(beyond)
+
+    def _give_back(self, items: list[Item]) -> None:
+        """Items that will be read again: their schedules go on at the first of them."""
+        shortened: dict[int, Entry] = {}
+        for item in sorted(items, key=_key_of, reverse=True):
             entry = item.entry
             entry.pending -= 1
+            entry.following = Due(item.key, Nominal(item.scheduled_for, instant_of(item.key)))
             self.bytes -= len(item.value) + ITEM_OVERHEAD
-            if entry.following is None or item.key < entry.following.key:
-                entry.following = Due(item.key, Nominal(item.scheduled_for, instant_of(item.key)))
-                shortened[entry.schedule_id] = entry
+            shortened[id(entry)] = entry
         for entry in shortened.values():
-            if entry.following is not None:
-                self._follow(entry)
-        page.items = kept
+            if not entry.alive:
+                continue
+            if entry.following is not None and entry.following.key == entry.key:
+                self.advanced(entry)  # nothing of it is left here, and the store has it at this very place
+                continue
+            self._follow(entry)
+            if entry.pending == 0:
+                self.stale.append(entry)
 
     # --- changes
 
@@ -256,7 +271,8 @@ class Horizon:
                 self.stale.append(entry)
 
     def advanced(self, entry: Entry) -> None:
-        """The store now has this entry at its following place."""
+        """The store now has this entry at its following place: from here on a change finds it there."""
+        entry.alive = False
         entries = self._entries.get(entry.schedule_id)
         if entries is not None and entry in entries:
             entries.remove(entry)

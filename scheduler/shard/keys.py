@@ -18,6 +18,7 @@ PREFIXES_FROM_TOPICS = (SCHEDULE, LIVE, RECORD)
 PREFIXES_DERIVED = (DUE, PLACE, TIMER, CATCH_UP, EXPIRY)
 
 _SEPARATOR = b"\x00"
+_FLOOR = b"\x00floor:"
 
 
 def after_prefix(prefix: bytes) -> bytes:
@@ -33,13 +34,9 @@ def place(schedule_id: str) -> bytes:
     return PLACE + schedule_id.encode()
 
 
-def place_value(due_key: bytes, scheduled_for: int) -> bytes:
-    return scheduled_for.to_bytes(8) + due_key
-
-
-def split_place(value: bytes) -> tuple[bytes, int]:
-    """(due key, nominal)."""
-    return value[8:], int.from_bytes(value[:8])
+def is_floor(live_key: bytes) -> bool:
+    """Whether a store key of a live record is a floor's."""
+    return live_key.endswith(_FLOOR)
 
 
 def live(topic_key: bytes) -> bytes:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from scheduler import wire
-from scheduler.core.due import Backlog, instant_end, position, priority_of, schedule_of
+from scheduler.core.due import Backlog, instant_end, look_at, position, priority_of, schedule_of
 from scheduler.core.identity import tenant_of
 from scheduler.core.model import Priority, State
-from scheduler.core.policy import Look, Rules, settle
+from scheduler.core.policy import Rules, settle
+from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
 from scheduler.shard.settle import Settler
-from scheduler.shard.step import completed, floored
+from scheduler.shard.step import floored
 
 if TYPE_CHECKING:
     from scheduler.core.model import Schedule
@@ -57,61 +58,62 @@ class Outage:
     # --- backlogs
 
     def decide_slice(self, step: Step) -> None:
-        """Decide the next schedules of the most urgent backlog."""
-        backlog = step.record.backlogs[0]
-        due, reached = self._next(backlog)
-        names = [schedule_of(key) for key in due]
-        self._reader.touch(step, names)
-        for key, name in zip(due, names, strict=True):
-            self._decide(step, name, key, backlog)
-        rest = step.record.backlogs[1:]
-        if reached < backlog.until:
-            rest = (backlog._replace(after=reached), *rest)
-        step.record = step.record.moved(backlogs=rest)
+        """Decide the next schedules, most urgent first; backlogs in which nothing is left are closed on the way."""
+        names: list[str] = []
+        seen = 0
+        while step.record.backlogs and len(names) < SLICE and seen < KEYS_A_SLICE:
+            backlog, *rest = step.record.backlogs
+            due, reached, looked = self._next(backlog, SLICE - len(names), KEYS_A_SLICE - seen)
+            seen += looked
+            new = [schedule_of(key) for key in due]
+            self._reader.touch(step, new)
+            for name in new:
+                self._decide(step, name, backlog)
+            names += new
+            if reached < backlog.until:
+                rest = [backlog._replace(after=reached), *rest]
+            step.record = step.record.moved(backlogs=tuple(rest))
         step.passed = True
         for name in names:
             self._replace(step, name)
 
-    def _next(self, backlog: Backlog) -> tuple[list[bytes], bytes]:
-        """The next due keys of the backlog, and how far it is decided once they are."""
+    def _next(self, backlog: Backlog, most: int, looks: int) -> tuple[list[bytes], bytes, int]:
+        """The next due keys of the backlog, how far it is decided once they are, and how many keys that took."""
         found: list[bytes] = []
         start, end = keys.DUE + backlog.after + b"\x00", keys.DUE + backlog.until + b"\x00"
-        for seen, stored in enumerate(self._store.keys(start, end)):
+        seen = 0
+        for seen, stored in enumerate(self._store.keys(start, end), start=1):
             key = stored[1:]
             if priority_of(key) == backlog.priority:
                 found.append(key)
-            if len(found) == SLICE or seen == KEYS_A_SLICE:
-                return found, key
-        return found, backlog.until
+            if len(found) == most or seen == looks:
+                return found, key, seen
+        return found, backlog.until, seen
 
-    def _decide(self, step: Step, name: str, key: bytes, backlog: Backlog) -> None:
+    def _decide(self, step: Step, name: str, backlog: Backlog) -> None:
         touched = step.touched[name]
         schedule = touched.schedule
-        if schedule is None or schedule.state is not State.ACTIVE or touched.place != key or touched.saved:
-            return  # a command of this very step has settled it
-        due = position(schedule, step.record.cursor, step.record.backlogs)
-        if due is None:
+        if schedule is None or schedule.state is not State.ACTIVE or self._settler.fault(schedule) is not None:
             return
-        look = Look(step.now, backlog.seen_until, self._rules, backlog.reason)
+        due = position(schedule, step.record.cursor, step.record.backlogs)
+        if due is None or not backlog.holds(due.key):
+            return  # a command of this very step has settled it
+        look = look_at(due.key, step.record.backlogs, step.now, self._rules)
         settlement = settle(schedule, due.nominal.scheduled_for, look)
         self._settler.settle(step, schedule, settlement)
         following = schedule.next_after(due.nominal.scheduled_for)
         if settlement.waiting or (following is not None and following <= step.now):
-            step.put_floor(name, step.now)
+            touched.schedule = floored(schedule, step.now)
+            if not touched.saved:
+                step.put_floor(name, step.now)
 
     def _replace(self, step: Step, name: str) -> None:
-        """The schedule's new place, with the backlog moved and its floor raised; a finished one is left to complete."""
+        """The schedule's new place, now that the backlog has moved and its floor is raised."""
         touched = step.touched[name]
         schedule = touched.schedule
-        if touched.saved or schedule is None or schedule.state is not State.ACTIVE:
-            return
-        floor = step.floors.get(name)
-        if floor is not None:
-            schedule = floored(schedule, floor)
-        touched.due = position(schedule, step.record.cursor, step.record.backlogs)
-        touched.moved = True
-        if touched.due is None:
-            step.save(completed(schedule, step.now))
+        if schedule is not None and schedule.state is State.ACTIVE and not touched.saved:
+            touched.due = position(schedule, step.record.cursor, step.record.backlogs)
+            touched.moved = True
 
     # --- catch-up
 
@@ -153,21 +155,20 @@ class Outage:
         if owner in step.debtors or owner in step.touched:
             return 0  # this step has already changed what it owes; the next one sees it whole
         if stored is None:
-            step.batch.delete(key)
-            return 0
+            raise StateCorrupted(f"the store lists a catch-up of {owner} that does not exist: delete the store")
         record = wire.live_from_bytes(stored)
         definition = self._definition(owner, record.definition)
         runs = wire.catch_up_runs(record)
         due = runs if definition is None else runs[:allowed]
         if definition is not None:
-            for run in due:
-                self._settler.dispatch(step, definition, run)
+            self._settler.dispatch(step, definition, due)
         if len(due) < len(runs):
             step.put_live(live_key, wire.catch_up_rest(record, len(due)))
         else:
             step.drop_live(live_key)
             step.batch.delete(key)
             step.catch_up_changed = True
+            step.paid.append(owner)
         step.debtors.add(owner)
         return len(due)
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler import wire
-from scheduler.core.model import COMPLETED_RETENTION_MS
 from scheduler.core.record import ShardRecord
 from scheduler.core.time import parse_instant
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
-from scheduler.shard.step import floored, move, place_of
+from scheduler.shard.step import floored, move, place_of, standing
 from scheduler.state.store import Batch
 from topics import catalog
 
@@ -59,10 +58,7 @@ class Rebuild:
     def begin(self, topic: str) -> None:
         """The topics before it are whole now."""
         if topic == catalog.SCHEDULES:
-            for _, value in self._store.items(keys.LIVE, keys.after_prefix(keys.LIVE)):
-                live = wire.live_from_bytes(value)
-                if live.kind == "floor" and live.floor is not None:
-                    self._floors[live.owner] = parse_instant(live.floor)
+            self._floors = stored_floors(self._store)
 
     def apply(self, topic: str, changes: Sequence[Change], next_offset: int) -> None:
         """One batch of records, in offset order. Raises StateCorrupted for records that cannot be read."""
@@ -108,18 +104,26 @@ class Rebuild:
         names = [key.decode() for key in newest]
         places = self._store.get_many([keys.place(name) for name in names])
         for name, place, value in zip(names, places, newest.values(), strict=True):
-            old = None if place is None else keys.split_place(place)[0]
             if value is None:
                 batch.delete(keys.schedule(name))
-                move(batch, name, old, None)
+                move(batch, name, place, None)
                 continue
             batch.put(keys.schedule(name), value)
             schedule = wire.schedule_from_bytes(value)
             if name in self._floors:
                 schedule = floored(schedule, self._floors[name])
-            move(batch, name, old, place_of(schedule, self._record))
-            if schedule.completed_at is not None:
-                batch.put(keys.expiry(schedule.completed_at + COMPLETED_RETENTION_MS, name), b"")
+            move(batch, name, place, standing(schedule, place_of(schedule, self._record)))
+
+
+def stored_floors(store: Store) -> dict[str, int]:
+    """The floors among the live records, by schedule."""
+    floors = {}
+    for key, value in store.items(keys.LIVE, keys.after_prefix(keys.LIVE)):
+        if keys.is_floor(key):
+            live = wire.live_from_bytes(value)
+            if live.floor is not None:
+                floors[live.owner] = parse_instant(live.floor)
+    return floors
 
 
 def _derived_of_live(key: bytes, value: bytes) -> list[bytes]:

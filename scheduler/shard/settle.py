@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scheduler import wire
-from scheduler.core.model import PRIORITY_NAMES
+from scheduler.core.model import PRIORITY_NAMES, Gone, Nominal
 from scheduler.core.time import stamp
 from scheduler.shard import keys
 from scheduler.shard.horizon import Target
@@ -29,22 +29,41 @@ class Settler:
     store: Store
 
     def settle(self, step: Step, definition: Schedule, settlement: Settlement) -> None:
-        for run in settlement.runs:
-            self.dispatch(step, definition, run)
+        if settlement.runs:
+            self.dispatch(step, definition, settlement.runs)
         for nominal in settlement.waiting:
             self._owe(step, definition, nominal.scheduled_for, nominal.available_at)
         if settlement.catch_up:
             self._owe_catch_up(step, definition, settlement.catch_up)
         for gone in settlement.gone:
-            value = wire.occurrence_to_bytes(definition, gone, step.now)
-            step.emit(self.catalogue.occurrences, wire.occurrence_key(definition, gone), value)
-            step.gone.append((gone.state, gone.reason, gone.count))
+            self.record(step, definition, gone)
 
-    def dispatch(self, step: Step, definition: Schedule, run: Run) -> None:
-        value = wire.DispatchTemplate(definition, step.record).value(
-            run.scheduled_for, run.available_at, run.origin, run.stands_for
-        )
-        step.send(self.target(definition, step.record.shard), value, run.origin, run.available_at)
+    def record(self, step: Step, definition: Schedule, gone: Gone) -> None:
+        """Nominals that will not run."""
+        value = wire.occurrence_to_bytes(definition, gone, step.now)
+        step.emit(self.catalogue.occurrences, wire.occurrence_key(definition, gone), value)
+        step.gone.append((gone.state, gone.reason, gone.count))
+
+    def dispatch(self, step: Step, definition: Schedule, runs: Sequence[Run]) -> None:
+        fault = self.fault(definition)
+        if fault is not None:
+            first, last = runs[0].scheduled_for, runs[-1].scheduled_for
+            self.record(step, definition, Gone("missed", "broken", len(runs), first, last))
+            return
+        target = self.target(definition, step.record.shard)
+        template = wire.DispatchTemplate(definition, step.record)
+        for run in runs:
+            value = template.value(run.scheduled_for, run.available_at, run.origin, run.stands_for)
+            step.send(target, value, run.origin, run.available_at)
+
+    def fault(self, definition: Schedule) -> str | None:
+        """Why this node cannot fire the schedule as its definition says, which makes it `broken`; None if it can."""
+        trigger = definition.spec.trigger
+        if isinstance(trigger, wire.Unplannable):
+            return trigger.why
+        if definition.spec.lane not in self.catalogue.lanes:
+            return f"lane {definition.spec.lane!r} is not configured; lanes are {', '.join(self.catalogue.lanes)}"
+        return None
 
     def target(self, definition: Schedule, shard: int) -> Target:
         spec = definition.spec
@@ -59,7 +78,8 @@ class Settler:
         occurrence = f"{definition.version}:{stamp(scheduled_for)}"
         key = wire.live_key("owed", definition.schedule_id, occurrence)
         value = template.value(scheduled_for, available_at)
-        record = wire.owed_record(definition, scheduled_for, available_at, target.topic, value)
+        frozen = self._is_replaced(step, definition)
+        record = wire.owed_record(definition, Nominal(scheduled_for, available_at), target.topic, value, frozen=frozen)
         step.put_live(key, record)
         step.batch.put(keys.timer(available_at, key), b"")
         step.timers_changed = True
@@ -69,11 +89,16 @@ class Settler:
         """Runs for the budget; an earlier outage's that still wait keep their turn before them."""
         owner = definition.schedule_id
         key = wire.live_key("catchup", owner, str(definition.version))
-        stored = step.batch.ops.get(keys.live(key)) or self.store.get(keys.live(key))
+        stored = step.live(self.store, key)
         waiting = [] if stored is None else wire.catch_up_runs(wire.live_from_bytes(stored))
-        current = step.touched[owner].schedule
-        frozen = current is None or current.version != definition.version
+        frozen = self._is_replaced(step, definition)
         step.put_live(key, wire.catch_up_record([*waiting, *runs], definition, step.now, frozen=frozen))
         step.batch.put(keys.catch_up(definition.spec.priority, owner, definition.version), b"")
         step.catch_up_changed = True
         step.debtors.add(owner)
+
+    @staticmethod
+    def _is_replaced(step: Step, definition: Schedule) -> bool:
+        """Whether the schedule has another version by now, so that what is owed must keep this one beside it."""
+        current = step.touched[definition.schedule_id].schedule
+        return current is None or current.version != definition.version

@@ -11,26 +11,27 @@ committed, throw the shard away and open a new one on the restored store.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
 from scheduler import wire
-from scheduler.core.due import instant_end, instant_of, schedule_of
-from scheduler.core.model import COMPLETED_RETENTION_MS, Gone, Schedule, State
-from scheduler.core.policy import DEFAULT_RULES, Rules, Settlement
+from scheduler.core.due import due_key, instant_end, instant_of, look_at, schedule_of
+from scheduler.core.model import Gone, Schedule, State
+from scheduler.core.policy import DEFAULT_RULES, Rules, settle_one
 from scheduler.core.record import ShardRecord
-from scheduler.core.time import parse_instant
 from scheduler.core.zones import tz_version
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
 from scheduler.shard.commands import Commands, Input
 from scheduler.shard.horizon import Horizon, Item, Target
 from scheduler.shard.outage import Budget, Outage, opened
+from scheduler.shard.rebuild import stored_floors
 from scheduler.shard.settle import Settler
-from scheduler.shard.step import Reader, Step, completed, move, place_of
+from scheduler.shard.step import Reader, Step, Touched, completed, move, place_of, standing
 from scheduler.state.store import Batch
 
 if TYPE_CHECKING:
@@ -38,11 +39,13 @@ if TYPE_CHECKING:
 
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
+    from topics.messages import Live
 
 COMMANDS_INPUT = "scheduler.commands"
 AWAY_MS = 15_000  # a look older than the least grace is an outage, also without a restart (a sleeping machine)
 LATE_CHECK_MS = 1_000  # the least max_lateness: younger items need no look at theirs
 MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
+LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
 FIRST_BELIEVED = 1_577_836_800_000  # 2020-01-01
 LAST_BELIEVED = 4_102_444_800_000  # 2100-01-01
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
@@ -88,8 +91,9 @@ class Shard:
         self._next_timer: int | None = None
         self._catching_up = False
         self._commands_read = False
-        self._finished: deque[str] = deque()  # fired for the last time, to be completed
-        self._broken: deque[tuple[str, str]] = deque()  # whose trigger today's tables refuse, and why
+        self._ended: dict[str, None] = {}  # active with nothing left to fire, or nothing that can: to be looked at
+        self._floor_ends: list[tuple[int, str]] = []  # heap: when a floor may be passed
+        self._opened_at = 0
         self._next_expiry = 0
         self._deletes = 0
 
@@ -103,16 +107,20 @@ class Shard:
         stored = self._store.get(keys.RECORD)
         if stored is not None:
             self.record = wire.record_from_bytes(stored)
-            self._refuse_future(now)
-        self._read_floors()
-        self.advance_passed()
+        self._floors.update(stored_floors(self._store))
+        self._floor_ends = [(floor, name) for name, floor in self._floors.items()]
+        heapify(self._floor_ends)
+        self._refuse_future(now)
         if stored is None:
-            self.record = self.record.moved(cursor=instant_end(now), seen_until=now)
-        else:
+            self.record = self.record.moved(cursor=instant_end(now), seen_until=now, tz_version=tz_version())
+        elif self.record.tz_version != tz_version():
+            self._replan()
+        self.advance_passed()
+        if stored is not None:
             self.record = opened(self.record, now, "downtime")
-        self.record = self.record.moved(tz_version=tz_version())
         self.horizon.reset(self.record.cursor)
-        self._last_look = now
+        # A clock that went back a little is waited for: nothing is decided twice at instants already passed.
+        self._opened_at = self._last_look = max(now, self.record.seen_until, instant_of(self.record.cursor))
         self._look_for_debts()
 
     def commands_read(self) -> None:
@@ -129,18 +137,13 @@ class Shard:
         return self.record.positions.get(topic, 0)
 
     def _refuse_future(self, now: int) -> None:
-        ahead = max(instant_of(self.record.cursor), self.record.seen_until) - now
+        floor = max(self._floors.values(), default=0)
+        ahead = max(instant_of(self.record.cursor), self.record.seen_until, floor) - now
         if ahead > AHEAD_MS:
             raise StateCorrupted(
                 f"shard {self.number} has fired up to {ahead // 1000} s after now: a clock was wrong when that was "
                 "written. Check the clocks of brokers and nodes, then `scheduler repair-cursor` sets it back"
             )
-
-    def _read_floors(self) -> None:
-        for _, value in self._store.items(keys.LIVE, keys.after_prefix(keys.LIVE)):
-            live = wire.live_from_bytes(value)
-            if live.kind == "floor" and live.floor is not None:
-                self._floors[live.owner] = parse_instant(live.floor)
 
     def _look_for_debts(self) -> None:
         first = next(iter(self._store.keys(keys.TIMER, keys.after_prefix(keys.TIMER))), None)
@@ -158,7 +161,7 @@ class Shard:
             self._was_away(now)
         step = Step(now, self.record.moved(step=self.record.step + 1, seen_until=now), self._catalogue)
         self._fire(step)
-        if self._next_timer is not None and self._next_timer <= now:
+        if self._has_timers(now):
             self._fire_timers(step)
         if inputs:
             self._apply(step, inputs)
@@ -169,6 +172,7 @@ class Shard:
         if step.is_empty:
             self.record = self.record.moved(cursor=step.record.cursor, seen_until=now)
             self.horizon.fired(step.taken)  # dead ones
+            self._forget_ended(step)
             return None
         step.seal()
         return step
@@ -201,7 +205,7 @@ class Shard:
         seen: set[tuple[str, int]] = set()
         for index, item in enumerate(items):
             seen.add((item.entry.target.topic, item.entry.target.partition))
-            if len(seen) > MAX_DISPATCH_PARTITIONS:
+            if len(seen) > MAX_DISPATCH_PARTITIONS and index >= LEAST_RUN:
                 return items[:index]
         return items
 
@@ -218,27 +222,57 @@ class Shard:
         for item, definition in zip(late, definitions, strict=True):
             if definition is not None:
                 gone = Gone("missed", "throttled", 1, item.scheduled_for, item.scheduled_for)
-                self._settler.settle(step, definition, Settlement(gone=(gone,)))
+                self._settler.record(step, definition, gone)
         dropped = set(map(id, late))
         step.items = [item for item in step.items if id(item) not in dropped]
 
+    def _has_timers(self, now: int) -> bool:
+        return self._next_timer is not None and self._next_timer <= now
+
     def _fire_timers(self, step: Step) -> None:
-        """Live records whose instant has come."""
+        """Live records whose instant has come; overdue ones wait until the commands of the outage are applied."""
         start, end = keys.timers_until(step.now)
+        if not self._commands_read:
+            start = keys.timers_until(self._opened_at)[1]
         for key, _ in zip(self._store.keys(start, end), range(CHUNK), strict=False):
             instant, live_key = keys.split_timer(key)
             stored = self._store.get(keys.live(live_key))
+            if stored is None:
+                raise StateCorrupted(f"the store lists a timer for {live_key!r} that does not exist: delete the store")
             step.batch.delete(key)
             step.timers_changed = True
-            if stored is None:
-                continue
             live = wire.live_from_bytes(stored)
-            owner = live.owner.encode()
-            if live.topic is not None and isinstance(live.dispatch, Raw):
-                partition = self._catalogue.dispatch_partition(owner, self.number)
-                step.send(Target(live.topic, partition, owner), bytes(live.dispatch), "schedule", instant)
             step.drop_live(live_key)
             step.debtors.add(live.owner)
+            step.paid.append(live.owner)
+            if step.now - instant >= LATE_CHECK_MS or live.topic not in self._catalogue.dispatch_topics():
+                self._decide_late(step, live)
+            elif isinstance(live.dispatch, Raw):
+                self._send_owed(step, live, instant)
+
+    def _send_owed(self, step: Step, live: Live, available_at: int) -> None:
+        owner = live.owner.encode()
+        partition = self._catalogue.dispatch_partition(owner, self.number)
+        if live.topic is not None and isinstance(live.dispatch, Raw):
+            step.send(Target(live.topic, partition, owner), bytes(live.dispatch), "schedule", available_at)
+
+    def _decide_late(self, step: Step, live: Live) -> None:
+        """A nominal that waited in its window and is late: judged as any other is."""
+        self._reader.touch(step, [live.owner])
+        frozen = live.definition
+        definition = (
+            wire.schedule_from_bytes(bytes(frozen)) if isinstance(frozen, Raw) else step.touched[live.owner].schedule
+        )
+        nominal = wire.owed_nominal(live)
+        if definition is None:
+            return
+        key = due_key(nominal.available_at, definition.spec.priority, live.owner)
+        look = look_at(key, step.record.backlogs, step.now, self._settings.rules)
+        settlement = settle_one(definition, nominal, look)
+        if settlement.runs and self._settler.fault(definition) is None:
+            self._send_owed(step, live, nominal.available_at)
+        else:
+            self._settler.settle(step, definition, settlement)
 
     def _apply(self, step: Step, inputs: Sequence[Input]) -> None:
         room = self._settings.max_records - len(step.items)
@@ -249,51 +283,49 @@ class Shard:
         step.passed = True
 
     def _catch_up(self, step: Step) -> None:
-        if step.record.backlogs and self._commands_read:
-            self._outage.decide_slice(step)
-        if self._catching_up:
-            self._outage.dispatch_catch_up(step, CATCH_UP_CHUNK)
+        if self._commands_read and not self._has_timers(step.now):
+            if step.record.backlogs:
+                self._outage.decide_slice(step)
+            if self._catching_up:
+                self._outage.dispatch_catch_up(step, CATCH_UP_CHUNK)
 
     def _tidy(self, step: Step) -> None:
         """Transitions nobody waits for: completed, broken, forgotten, and floors the cursor has passed."""
-        step.finished = min(CHUNK, len(self._finished))
-        if step.finished:
-            self._complete(step, [self._finished[i] for i in range(step.finished)])
-        step.broken = min(CHUNK, len(self._broken))
-        for index in range(step.broken):
-            self._mark_broken(step, *self._broken[index])
+        if self._ended:
+            self._end(step, list(islice(self._ended, CHUNK)))
         if step.now >= self._next_expiry:
             self._forget_completed(step)
-        if self._floors and not step.record.backlogs:
-            passed = [i for i, floor in self._floors.items() if floor < instant_of(step.record.cursor)]
-            for schedule_id in passed[:CHUNK]:
-                if schedule_id not in step.floors:
-                    step.drop_floor(schedule_id)
+        if self._floor_ends and not step.record.backlogs:
+            self._drop_floors(step)
 
-    def _complete(self, step: Step, names: list[str]) -> None:
+    def _end(self, step: Step, names: list[str]) -> None:
+        """Active schedules with nothing left to fire are completed, those that can't be fired are broken."""
+        step.ended = names
         self._reader.touch(step, names)
+        has_debts = self._next_timer is not None or self._catching_up or step.debtors
         for name in names:
             touched = step.touched[name]
             schedule = touched.schedule
-            done = schedule is not None and schedule.state is State.ACTIVE and not touched.saved
-            if schedule is not None and done and place_of(schedule, step.record) is None:
+            if schedule is None or touched.saved or schedule.state is not State.ACTIVE:
+                continue
+            fault = self._settler.fault(schedule)
+            if fault is not None:
+                self._break(step, schedule, fault)
+            elif place_of(schedule, step.record) is None and not (has_debts and self._owes(step, name)):
                 step.save(completed(schedule, step.now))
 
-    def _mark_broken(self, step: Step, name: str, why: str) -> None:
-        self._reader.touch(step, [name])
-        touched = step.touched[name]
-        if touched.schedule is None or touched.saved or touched.schedule.state is not State.ACTIVE:
-            return
+    def _owes(self, step: Step, name: str) -> bool:
+        if name in step.debtors:
+            return True
+        return any(not keys.is_floor(key) for key in self._store.keys(*keys.live_of(name)))
+
+    def _break(self, step: Step, schedule: Schedule, why: str) -> None:
         broken = replace(
-            touched.schedule,
-            state=State.BROKEN,
-            revision=touched.schedule.revision + 1,
-            updated_at=step.now,
-            broken_reason=why,
+            schedule, state=State.BROKEN, revision=schedule.revision + 1, updated_at=step.now, broken_reason=why
         )
         step.save(broken)
         value = wire.revision_to_bytes(broken, "broken", None, step.now, deleted=False)
-        step.emit(self._catalogue.schedule_history, name.encode(), value)
+        step.emit(self._catalogue.schedule_history, schedule.schedule_id.encode(), value)
 
     def _forget_completed(self, step: Step) -> None:
         """Completed schedules go a day after their last firing."""
@@ -303,17 +335,31 @@ class Shard:
             self._next_expiry = step.now + EXPIRE_EVERY_MS
         names = [keys.split_expiry(key)[1] for key in found]
         self._reader.touch(step, names)
-        for key, name in zip(found, names, strict=True):
-            step.batch.delete(key)
-            step.passed = True
+        for name in names:
             touched = step.touched[name]
             schedule = touched.schedule
             if schedule is None or touched.saved or schedule.state is not State.COMPLETED:
-                continue
-            if (schedule.completed_at or 0) + COMPLETED_RETENTION_MS <= step.now:
-                step.remove(name)
-                value = wire.revision_to_bytes(schedule, "expired", None, step.now, deleted=True)
-                step.emit(self._catalogue.schedule_history, name.encode(), value)
+                continue  # a command of this very step has changed it
+            step.remove(name)
+            if name in self._floors and name not in step.floors:
+                step.drop_floor(name)
+            value = wire.revision_to_bytes(schedule, "expired", None, step.now, deleted=True)
+            step.emit(self._catalogue.schedule_history, name.encode(), value)
+
+    def _drop_floors(self, step: Step) -> None:
+        """Floors whose nominals the cursor has passed, those still in their window included."""
+        passed: list[str] = []
+        reached = instant_of(step.record.cursor)
+        while self._floor_ends and self._floor_ends[0][0] < reached and len(passed) < CHUNK:
+            _, name = heappop(self._floor_ends)
+            if name in self._floors and name not in step.floors:
+                passed.append(name)
+        for name, schedule in zip(passed, self._reader.schedules(passed), strict=True):
+            ends = self._floors[name] + (schedule.spec.window_ms if schedule is not None else 0)
+            if ends < reached:
+                step.drop_floor(name)
+            else:
+                heappush(self._floor_ends, (ends, name))
 
     # --- after the commit
 
@@ -322,25 +368,39 @@ class Shard:
         self._store.write(step.batch)
         self.record = step.record
         self.horizon.fired(step.taken)
+        self._forget_ended(step)
+        self._ended.update(dict.fromkeys(step.paid))
         for schedule_id, touched in step.touched.items():
             if touched.saved or touched.moved:
-                self.horizon.disarm(schedule_id)
-                if touched.due is not None and touched.schedule is not None:
-                    self.horizon.arm(touched.schedule, touched.due)
+                self._rearm(schedule_id, touched)
         for schedule_id, floor in step.floors.items():
             if floor is None:
                 self._floors.pop(schedule_id, None)
             else:
                 self._floors[schedule_id] = floor
-        for _ in range(step.finished):
-            self._finished.popleft()
-        for _ in range(step.broken):
-            self._broken.popleft()
+                heappush(self._floor_ends, (floor, schedule_id))
         if step.timers_changed or step.catch_up_changed:
             self._look_for_debts()
         if self.horizon.overfull:
+            while self.horizon.stale:
+                self._advance()
             self.advance_passed()
             self.horizon.reset(self.record.cursor)
+
+    def _rearm(self, schedule_id: str, touched: Touched) -> None:
+        """The horizon follows a schedule that changed; what a backlog holds stays out of it until it is decided."""
+        self.horizon.disarm(schedule_id)
+        schedule, due = touched.schedule, touched.due
+        if schedule is None or schedule.state is not State.ACTIVE:
+            return
+        if due is None:
+            self._ended[schedule_id] = None
+        elif due.key > self.record.cursor:
+            self.horizon.arm(schedule, due)
+
+    def _forget_ended(self, step: Step) -> None:
+        for name in step.ended:
+            self._ended.pop(name, None)
 
     def housekeep(self, now: int) -> bool:
         """A slice of work that commits nothing: advance fired entries, read ahead. True if there may be more."""
@@ -351,7 +411,7 @@ class Shard:
 
     def next_instant(self) -> int | None:
         """When there will be something to do, as far as the horizon reaches; `now` or earlier means at once."""
-        if (self.record.backlogs and self._commands_read) or self._catching_up or self._finished or self._broken:
+        if self._ended or (self._commands_read and (self.record.backlogs or self._catching_up)):
             return 0
         instants = [i for i in (self.horizon.next_instant(), self._next_timer) if i is not None]
         return min(instants) if instants else None
@@ -361,7 +421,7 @@ class Shard:
 
         For callers that move time by hand, and for a loop that would rather sleep than look at an empty budget.
         """
-        if (self.record.backlogs and self._commands_read) or self._finished or self._broken:
+        if self._ended or (self._commands_read and self.record.backlogs):
             return now
         budget = self._outage.next_catch_up(now) if self._catching_up else None
         instants = [i for i in (self.horizon.next_instant(), self._next_timer, budget) if i is not None]
@@ -383,9 +443,9 @@ class Shard:
             if not entry.alive:
                 continue
             if entry.following is None:
-                self._finished.append(entry.schedule_id)
+                self._ended[entry.schedule_id] = None
             else:
-                move(batch, entry.schedule_id, entry.key, entry.following)
+                move(batch, entry.schedule_id, keys.DUE + entry.key, keys.DUE + entry.following.key)
                 self._deletes += 1
             self.horizon.advanced(entry)
         self._store.write(batch)
@@ -404,25 +464,35 @@ class Shard:
             names = [schedule_of(key[1:]) for key in chunk]
             for key, name, schedule in zip(chunk, names, self._reader.schedules(names), strict=True):
                 due = None if schedule is None else place_of(schedule, self.record)
-                if due is not None and due.key == key[1:]:
-                    continue
                 if due is None and schedule is not None and schedule.state is State.ACTIVE:
-                    self._finished.append(name)
-                else:
-                    move(batch, name, key[1:], due)
+                    self._ended[name] = None
+                move(batch, name, key, standing(schedule, due))
             self._store.write(batch)
         self.horizon.stale.clear()
+
+    def _replan(self) -> None:
+        """Other zone tables than those that computed the places: compute all again, never into the past."""
+        found = self._store.items(keys.SCHEDULE, keys.after_prefix(keys.SCHEDULE))
+        while chunk := list(islice(found, CHUNK)):
+            batch = Batch()
+            names = [key[1:].decode() for key, _ in chunk]
+            places = self._store.get_many([keys.place(name) for name in names])
+            for name, place, schedule in zip(names, places, self._reader.schedules(names), strict=True):
+                if schedule is not None:
+                    move(batch, name, place, standing(schedule, place_of(schedule, self.record)))
+            self._store.write(batch)
+        self.record = self.record.moved(tz_version=tz_version())
 
     # --- what the horizon asks
 
     def _plannable(self, names: list[str]) -> list[Schedule | None]:
         found: list[Schedule | None] = []
         for name, schedule in zip(names, self._reader.schedules(names), strict=True):
-            if schedule is not None and isinstance(schedule.spec.trigger, wire.Unplannable):
-                self._broken.append((name, schedule.spec.trigger.why))
-                found.append(None)
-            else:
-                found.append(schedule)
+            is_active = schedule is not None and schedule.state is State.ACTIVE
+            if schedule is not None and is_active and self._settler.fault(schedule) is not None:
+                self._ended[name] = None
+                is_active = False
+            found.append(schedule if is_active else None)
         return found
 
     def _prepare(self, schedule: Schedule) -> tuple[Target, Callable[[int, int], bytes]]:

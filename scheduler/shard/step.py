@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler import wire
-from scheduler.core.due import Due, position
+from scheduler.core.due import Due, due_key, position
 from scheduler.core.model import COMPLETED_RETENTION_MS, Schedule, State
 from scheduler.shard import keys
 from scheduler.state.store import Batch
@@ -48,7 +48,7 @@ class Forward(NamedTuple):
 
 @dataclass(slots=True)
 class Touched:
-    """A schedule as the step leaves it. `place` is its due key in the store; `due` its new place if it has one."""
+    """A schedule as the step leaves it. `place` is its index key in the store; `due` its new place if it has one."""
 
     schedule: Schedule | None
     place: bytes | None
@@ -78,19 +78,20 @@ class Step:
     answered: list[str] = field(default_factory=list)  # codes of the answers, for metrics
     gone: list[tuple[str, str, int]] = field(default_factory=list)  # state, reason, count: for metrics
     consumed: int = 0  # input records this step answers
-    finished: int = 0  # how many of the shard's finished schedules this step completes
-    broken: int = 0  # how many of its broken ones it marks
+    headers: Headers = field(init=False)  # what every changelog record of this step carries
+    ended: list[str] = field(default_factory=list)  # the shard's finished and broken schedules this step looked at
+    paid: list[str] = field(default_factory=list)  # owners of whom a debt ended
     passed: bool = False  # positions or backlogs moved, which is worth committing alone
+
+    def __post_init__(self) -> None:
+        self.headers = [(STEP_HEADER, b"%d" % self.record.step)]
 
     @property
     def is_empty(self) -> bool:
         """Nothing to commit."""
-        return not (self.items or self.records or self.forwards or self.passed)
-
-    @property
-    def headers(self) -> Headers:
-        """What every changelog record of this step carries."""
-        return [(STEP_HEADER, b"%d" % self.record.step)]
+        if self.items or self.records or self.forwards or self.passed:
+            return False
+        return not any(touched.saved for touched in self.touched.values())
 
     def emit(self, topic: str, key: bytes, value: bytes | None, headers: Headers | None = None) -> None:
         """A record on the shard's own partition of one of the co-partitioned topics."""
@@ -112,6 +113,11 @@ class Step:
         """It is owed no more."""
         self.emit(self.catalogue.live, key, None, self.headers)
         self.batch.delete(keys.live(key))
+
+    def live(self, store: Store, key: bytes) -> bytes | None:
+        """What is owed under the topic's key as this step leaves it; None if nothing."""
+        stored = keys.live(key)
+        return self.batch.ops[stored] if stored in self.batch.ops else store.get(stored)
 
     def put_floor(self, schedule_id: str, floor: int) -> None:
         self.put_live(wire.live_key("floor", schedule_id), wire.floor_record(schedule_id, floor))
@@ -144,7 +150,7 @@ class Step:
             if touched.saved:
                 self._write(schedule_id, touched)
             elif touched.moved:
-                move(self.batch, schedule_id, touched.place, touched.due)
+                move(self.batch, schedule_id, touched.place, standing(touched.schedule, touched.due))
         value = wire.record_to_bytes(self.record, self.now)
         self.emit(self.catalogue.shard_records, b"%d" % self.record.shard, value, self.headers)
         self.batch.put(keys.RECORD, value)
@@ -160,9 +166,7 @@ class Step:
         else:
             self.batch.put(key, value)
             touched.due = place_of(schedule, self.record)
-            if schedule.completed_at is not None:
-                self.batch.put(keys.expiry(schedule.completed_at + COMPLETED_RETENTION_MS, schedule_id), b"")
-        move(self.batch, schedule_id, touched.place, touched.due)
+        move(self.batch, schedule_id, touched.place, standing(schedule, touched.due))
 
 
 def place_of(schedule: Schedule, record: ShardRecord) -> Due | None:
@@ -172,14 +176,32 @@ def place_of(schedule: Schedule, record: ShardRecord) -> Due | None:
     return position(schedule, record.cursor, record.backlogs)
 
 
-def move(batch: Batch, schedule_id: str, old: bytes | None, due: Due | None) -> None:
-    """Give a schedule its new place in the due index."""
-    if old is not None:
-        batch.delete(keys.DUE + old)
+def standing(schedule: Schedule | None, due: Due | None) -> bytes | None:
+    """The one index key of a schedule whose next undecided nominal is `due`; None if it stands in no index.
+
+    An active schedule with nothing left to fire stands at instant 0, where the next start finds it and completes it.
+    """
     if due is not None:
-        batch.put(keys.DUE + due.key, b"")
-        batch.put(keys.place(schedule_id), keys.place_value(due.key, due.nominal.scheduled_for))
-    elif old is not None:
+        return keys.DUE + due.key
+    if schedule is None:
+        return None
+    if schedule.state is State.ACTIVE:
+        return keys.DUE + due_key(0, schedule.spec.priority, schedule.schedule_id)
+    if schedule.state is State.COMPLETED and schedule.completed_at is not None:
+        return keys.expiry(schedule.completed_at + COMPLETED_RETENTION_MS, schedule.schedule_id)
+    return None
+
+
+def move(batch: Batch, schedule_id: str, old: bytes | None, new: bytes | None) -> None:
+    """Give a schedule its new place: index keys of the store, None for none."""
+    if old == new:
+        return
+    if old is not None:
+        batch.delete(old)
+    if new is not None:
+        batch.put(new, b"")
+        batch.put(keys.place(schedule_id), new)
+    else:
         batch.delete(keys.place(schedule_id))
 
 
@@ -200,8 +222,7 @@ class Reader:
         new = [i for i in dict.fromkeys(ids) if i not in step.touched]
         places = self._store.get_many([keys.place(i) for i in new])
         for schedule_id, schedule, place in zip(new, self.schedules(new), places, strict=True):
-            old = None if place is None else keys.split_place(place)[0]
-            step.touched[schedule_id] = Touched(schedule, old)
+            step.touched[schedule_id] = Touched(schedule, place)
 
     def floor(self, schedule_id: str) -> int | None:
         """The floor a decision after an outage left beside the schedule record."""

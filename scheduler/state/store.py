@@ -6,8 +6,8 @@ Keys, by their first byte; a test restores an empty store from the topics and co
     s <schedule_id>              schedule record    scheduler.schedules
     l <owner> 00 <kind>:<id>     live record        scheduler.live
     h                            shard record       scheduler.shards
-    d <due key>                  nothing            derived: the next nominal of each active schedule
-    k <schedule_id>              due key, nominal   derived: where the schedule stands in `d`
+    d <due key>                  nothing            derived: the next nominal of each active schedule; instant 0 = none
+    k <schedule_id>              a `d` or `x` key   derived: the one place where the schedule stands
     t <instant> <live key>       nothing            derived: live records that wait for an instant
     c <priority> <schedule_id>   nothing            derived: catch-up records, by priority and tenant
     x <instant> <schedule_id>    nothing            derived: completed schedules, by the time they are forgotten

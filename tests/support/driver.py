@@ -1,106 +1,162 @@
-"""The whole shard without a broker: time moved by hand, topics as lists, commits, kills and restores as verbs."""
+"""The whole shard without a broker: time moved by hand, topics as lists, commits, kills and restores as verbs.
+
+`topics` is what a read-committed reader sees. Every record is checked as it is published: keys are UTF-8 text, values
+are JSON objects or null, and all of it is on the shard's own partition.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import format_instant, parse_instant
+from scheduler.shard import keys
 from scheduler.shard.commands import Input
-from scheduler.shard.rebuild import ORDER, Change, Rebuild
+from scheduler.shard.rebuild import ORDER, Change, Rebuild, mark_applied
 from scheduler.shard.shard import Shard, ShardSettings
-from scheduler.shard.step import Step
 from scheduler.state.store import MemoryStore, Store
 from topics.catalog import Catalogue
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scheduler.shard.step import Forward, Step
+
 START = parse_instant("2026-01-01T09:00:00Z")
+LONGEST_LOOK_MS = 5_000  # an idle shard looks at least this often: longer would be an outage
 
 
 @dataclass
 class Topics:
-    """What a read-committed reader sees: per topic a list of (key, value bytes or None, append instant, step)."""
+    """Per topic a list of (key, value bytes or None, append instant, step); the index is the offset."""
 
     records: dict[str, list[tuple[bytes, bytes | None, int, int | None]]] = field(default_factory=dict)
+    log: list[tuple[str, bytes, bytes | None, int]] = field(default_factory=list)  # all topics in the order of commit
 
     def append(self, topic: str, key: bytes, value: bytes | None, at: int, step: int | None) -> None:
+        key.decode()
+        if value is not None:
+            assert isinstance(json.loads(value), dict), value
         self.records.setdefault(topic, []).append((key, value, at, step))
+        self.log.append((topic, key, value, at))
 
     def values(self, topic: str) -> list[dict[str, Any]]:
         return [json.loads(v) for _, v, _, _ in self.records.get(topic, []) if v is not None]
 
+    def end(self, topic: str) -> int:
+        return len(self.records.get(topic, []))
+
 
 class Driver:
-    """One shard of one, driven by virtual time. `kill` forgets everything not committed; `start` restores and opens."""
+    """One shard driven by virtual time. `kill` forgets everything not committed; `start` restores and opens."""
 
-    def __init__(self, now: int | str = START, settings: ShardSettings | None = None) -> None:
-        self.now = parse_instant(now) if isinstance(now, str) else now
-        self.catalogue = Catalogue(shards=1)
+    def __init__(
+        self,
+        now: int | str = START,
+        settings: ShardSettings | None = None,
+        catalogue: Catalogue | None = None,
+        new_store: Callable[[], Store] = MemoryStore,
+    ) -> None:
+        self.now = _ms(now)
+        self.catalogue = catalogue or Catalogue(shards=1)
         self.settings = settings or ShardSettings()
         self.topics = Topics()
-        self.store: Store = MemoryStore()
+        self._new_store = new_store
+        self.store: Store = new_store()
         self.commands: list[Input] = []
+        self.forwards: list[Forward] = []
         self.shard: Shard | None = None
+        self.steps = 0
         self._sent = 0
         self.start()
 
     # --- the world
 
-    def start(self, *, wipe: bool = False) -> None:
-        """A new owner: restore from the topics (cold if `wipe`), then open."""
+    def start(self, *, wipe: bool = False, compacted: bool = False, run: bool = True) -> None:
+        """A new owner: restore from the topics (cold if `wipe`; `compacted`: each key's newest only), then open."""
         if wipe:
-            self.store = MemoryStore()
-        restore(self.topics, self.store, self.catalogue)
+            self.store = self._new_store()
+        restore(self.topics, self.store, self.catalogue, compacted=compacted)
         self.shard = Shard(0, self.catalogue, self.store, self.settings)
         self.shard.open(self.now)
         self._commands_end = len(self.commands)
-        self.run_until(self.now)
+        if run:
+            self.run_until(self.now)
 
     def kill(self) -> None:
+        """Memory is gone; the store and the topics stay."""
         self.shard = None
 
-    def restart(self, *, wipe: bool = False) -> None:
+    def restart(self, *, wipe: bool = False, compacted: bool = False, run: bool = True) -> None:
         self.kill()
-        self.start(wipe=wipe)
+        self.start(wipe=wipe, compacted=compacted, run=run)
 
-    def send(self, command: dict[str, Any] | bytes, *, at: int | None = None) -> str:
+    def outage(self, until: int | str, *, wipe: bool = False, compacted: bool = False) -> None:
+        """Killed now, started again at `until`."""
+        self.kill()
+        self.now = _ms(until)
+        self.start(wipe=wipe, compacted=compacted)
+
+    def crash_after_commit(self) -> Step | None:
+        """The next step commits; the store never hears of it, and memory is gone."""
+        step = self.plan()
+        if step is not None:
+            self.publish(step)
+        self.kill()
+        return step
+
+    def crash_before_commit(self) -> Step | None:
+        """The next step is planned and aborted, and memory is gone."""
+        step = self.plan()
+        self.kill()
+        return step
+
+    def send(self, command: dict[str, Any] | bytes | None, *, at: int | None = None, **record: Any) -> str:
         """Append a command to the log; applied by the next step. Returns its command id."""
         self._sent += 1
         appended = self.now if at is None else at
         if isinstance(command, dict):
             command.setdefault("command_id", f"c{self._sent}")
-            key, value = command["schedule_id"].encode(), json.dumps(command).encode()
+            key, value = str(command["schedule_id"]).encode(), json.dumps(command).encode()
         else:
             key, value = b"k", command
-        self.commands.append(Input(0, len(self.commands), appended, key, value))
+        fields = {"partition": 0, "appended_at": appended, "key": key, "value": value, **record}
+        self.commands.append(Input(offset=len(self.commands), **fields))
         return str(command.get("command_id")) if isinstance(command, dict) else ""
 
     def do(self, verb: str, schedule_id: str = "acme/a", **fields: Any) -> dict[str, Any]:
         """Send a command, let the shard answer it now, return the reply."""
         command_id = self.send({"command": verb, "schedule_id": schedule_id, **fields})
         self.run_until(self.now)
+        return self.reply(command_id)
+
+    def create(self, schedule_id: str = "acme/a", **spec: Any) -> dict[str, Any]:
+        """Create with these spec fields, which must be accepted."""
+        reply = self.do("create", schedule_id, spec=spec)
+        assert reply["status"] == "accepted", reply
+        return reply
+
+    def reply(self, command_id: str) -> dict[str, Any]:
+        """The newest reply to this command id."""
         return next(r for r in reversed(self.topics.values("scheduler.replies")) if r["command_id"] == command_id)
 
     def run_until(self, until: int | str) -> None:
         """Let time pass, stopping at every instant at which something is due."""
-        end = parse_instant(until) if isinstance(until, str) else until
+        end = _ms(until)
         while True:
             self.turn()
             shard = self.shard
             assert shard is not None
             while shard.housekeep(self.now):
                 pass
-            due = shard.next_instant()
-            if self._pending() or (due is not None and due <= self.now):
-                if due == 0 and not self._pending():
-                    # only work that waits for a budget: let a little time pass
-                    if self.now >= end:
-                        return
-                    self.now = min(end, self.now + 10)
+            change = shard.next_change(self.now)
+            if self._pending() or (change is not None and change <= self.now):
                 continue
             if self.now >= end:
                 return
-            self.now = min(end, self.now + 5_000 if due is None else max(due, self.now + 1))
+            look = self.now + LONGEST_LOOK_MS
+            self.now = min(end, look if change is None else min(look, change))
 
     def advance(self, ms: int) -> None:
         self.run_until(self.now + ms)
@@ -111,6 +167,8 @@ class Driver:
         step = self.plan()
         if step is not None:
             self.publish(step)
+            for base in ORDER:
+                mark_applied(step.batch, base, self.topics.end(self.catalogue.namespace + base))
             self.shard.committed(step)
         if self.shard.position("scheduler.commands") >= self._commands_end:
             self.shard.commands_read()
@@ -118,7 +176,7 @@ class Driver:
 
     def plan(self) -> Step | None:
         assert self.shard is not None
-        return self.shard.plan(self.now, self._pending())
+        return self.shard.plan(self.now, self._pending()[: self.shard.max_inputs])
 
     def _pending(self) -> list[Input]:
         assert self.shard is not None
@@ -126,13 +184,26 @@ class Driver:
 
     def publish(self, step: Step) -> None:
         """The transaction commits."""
+        self.steps += 1
         for item in step.items:
             self.topics.append(item.entry.target.topic, item.entry.target.key, item.value, self.now, None)
         for record in step.records:
+            assert record.partition % self.catalogue.shards == 0
             number = dict(record.headers or []).get("step")
             self.topics.append(
                 record.topic, record.key, record.value, self.now, None if number is None else int(number)
             )
+        self.forwards += step.forwards
+
+    def rewrite(self, schedule_id: str, old: bytes, new: bytes) -> None:
+        """Restart cold as if another version had stored the schedule, with `new` in place of `old` in its record."""
+        log = self.topics.records["scheduler.schedules"]
+        index = max(i for i, (key, _, _, _) in enumerate(log) if key == schedule_id.encode())
+        key, value, at, step = log[index]
+        assert value is not None
+        assert old in value, value
+        log[index] = (key, value.replace(old, new), at, step)
+        self.restart(wipe=True)
 
     # --- what came of it
 
@@ -150,8 +221,19 @@ class Driver:
     def times(self, schedule_id: str = "acme/a") -> list[str]:
         return [d["scheduled_for"] for d in self.dispatched(schedule_id)]
 
-    def occurrences(self) -> list[dict[str, Any]]:
-        return self.topics.values("scheduler.occurrences")
+    def clocks(self, schedule_id: str = "acme/a") -> list[str]:
+        """The times of day of what was dispatched, such as `09:30:00`."""
+        return [text[11:-1] for text in self.times(schedule_id)]
+
+    def occurrences(self, state: str | None = None) -> list[dict[str, Any]]:
+        return [o for o in self.topics.values("scheduler.occurrences") if state in (None, o["state"])]
+
+    def counts(self) -> dict[str, int]:
+        """Nominals by the state of their records on `scheduler.occurrences`."""
+        found: dict[str, int] = {}
+        for record in self.occurrences():
+            found[record["state"]] = found.get(record["state"], 0) + record.get("count", 1)
+        return found
 
     def schedule(self, schedule_id: str = "acme/a") -> dict[str, Any] | None:
         """The newest record of the compacted topic."""
@@ -161,8 +243,25 @@ class Driver:
         return None
 
     def contents(self) -> dict[bytes, bytes]:
-        """The whole store, without what is local to it."""
-        return {k: v for k, v in self.store.items(b"", b"\xff") if not k.startswith(b"m")}
+        """The whole store as the next owner takes it up, without what is local to it: passed places advanced."""
+        assert self.shard is not None
+        self.shard.advance_passed()
+        self.shard.horizon.reset(self.shard.record.cursor)
+        return contents(self.store)
+
+    def cold_contents(self, *, compacted: bool = False) -> dict[bytes, bytes]:
+        """The same of an empty store restored from the topics alone."""
+        store = self._new_store()
+        restore(self.topics, store, self.catalogue, compacted=compacted)
+        shard = Shard(0, self.catalogue, store, self.settings)
+        shard.open(self.now)
+        found = contents(store)
+        store.close()
+        return found
+
+
+def contents(store: Store) -> dict[bytes, bytes]:
+    return {k: v for k, v in store.items(b"", b"\xff") if not k.startswith(keys.META)}
 
 
 def restore(topics: Topics, store: Store, catalogue: Catalogue, *, compacted: bool = False) -> None:
@@ -177,3 +276,7 @@ def restore(topics: Topics, store: Store, catalogue: Catalogue, *, compacted: bo
             changes = [c for c in changes if newest[c.key] == c.offset]
         rebuild.apply(base, changes, len(records))
     assert rebuild.foreign == 0
+
+
+def _ms(instant: int | str) -> int:
+    return parse_instant(instant) if isinstance(instant, str) else instant
