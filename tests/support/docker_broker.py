@@ -23,7 +23,7 @@ IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 
 def in_docker() -> Iterator[str]:
     """Yield the address of a node in a container; skip, saying why, if there is no engine or no image."""
-    silence = _engine_silence()
+    silence = engine_silence()
     if silence:
         pytest.skip(f"no Docker engine answers: {silence}")
     port = _free_port()  # must be known before the start: the broker tells its clients where to connect
@@ -39,7 +39,7 @@ def in_docker() -> Iterator[str]:
         container.stop()
 
 
-def _engine_silence() -> str | None:
+def engine_silence() -> str | None:
     """Why no engine can be reached; `None` if one answers."""
     with warnings.catch_warnings():
         # The client leaves its socket to the garbage collector when the engine does not answer.
