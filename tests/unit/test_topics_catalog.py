@@ -1,5 +1,7 @@
 """The catalogue: every topic of the contract as data, each setting with its reason."""
 
+import dataclasses
+
 import pytest
 
 from topics import catalog, messages
@@ -80,15 +82,17 @@ def test_the_broker_stamps_what_is_timed_by_it() -> None:
 
 def test_a_dispatch_partition_belongs_to_its_shard_alone() -> None:
     """p, p+P, p+2P, ...: all of them are used, and one owner always has the same one."""
-    used: set[int] = set()
-    for number in range(2000):
-        key = f"acme/job-{number}".encode()
-        shard = partition_for(key, DEFAULT.shards)
-        partition = DEFAULT.dispatch_partition(key, shard)
-        assert partition % DEFAULT.shards == shard
-        assert partition == DEFAULT.dispatch_partition(key, shard)
-        used.add(partition)
-    assert used == set(range(24))
+    for factor in (2, 3, 8):  # a factor that shares divisors with P must not leave partitions empty
+        catalogue = dataclasses.replace(DEFAULT, dispatch_factor=factor)
+        used: set[int] = set()
+        for number in range(2000):
+            key = f"acme/job-{number}".encode()
+            shard = partition_for(key, catalogue.shards)
+            partition = catalogue.dispatch_partition(key, shard)
+            assert partition % catalogue.shards == shard
+            assert partition == catalogue.dispatch_partition(key, shard)
+            used.add(partition)
+        assert used == set(range(8 * factor))
     assert Catalogue(shards=8).dispatch_partition(b"acme/job", 5) == 5
 
 
