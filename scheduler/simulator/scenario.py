@@ -115,6 +115,7 @@ def parse_scenario(given: object) -> Scenario:
     until = reading.instant("until", given.get("until"))
     if start is not None and until is not None and until < start:
         reading.wrong("until", "lies before from")
+        until = None  # a mistake in it says nothing about the steps
     texts = {name: reading.text(name, given.get(name)) for name in ("title", "description")}
     grace_ms = reading.settings(given.get("settings", {}))
     catch_up = reading.tenants(given.get("tenants", {}))

@@ -80,6 +80,7 @@ class World:
                 self._waiting.append(step)
             else:
                 yield from self._until(step.at)
+                yield from self._settle(step.at)  # also what waits for no instant, such as forgetting
                 yield from self._apply(step.at, step)
         if self._shard is None and self._gone_until <= scenario.until:
             yield from self._open(self._gone_until)
