@@ -59,7 +59,7 @@ MUTANTS = [
     ("cron_search.py", "min(end, second + before)", "end"),
     # counting
     ("cron_search.py", "total += self._moved_count(view, at, first, stop)", "total += 0"),
-    ("cron_search.py", "(shifted & ~usual)", "(shifted)"),
+    ("cron_search.py", "(moved & ~usual)", "(moved)"),
     ("cron_search.py", "int(named and not self.wall.count(", "int(named or not self.wall.count("),
     ("cron_search.py", "max(first, begins[at]) + offset, min(stop", "first + offset, min(stop"),
     # wall time
