@@ -108,7 +108,13 @@ class Http(BaseModel):
         expected="a host name or an IP address",
         example="0.0.0.0",  # noqa: S104 - an example, not what we listen on
     )
-    port: Int = _number(0, 0, 65_535, "", "The port to listen on; 0 takes a free one and logs it.")
+    port: Int = _number(
+        0,
+        0,
+        65_535,
+        "",
+        "The first process listens here, the others on the next ports; 0 takes free ones and logs them.",
+    )
 
 
 def _dotted(value: object) -> object:

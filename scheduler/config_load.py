@@ -180,7 +180,9 @@ def _line(detail: ErrorDetails, loc: Loc, origin: _Origin) -> str:
         return f"{where}: expected a table with {', '.join(_names(loc))}"
     about = field.json_schema_extra
     assert isinstance(about, dict)  # noqa: S101 - every field is declared with one
-    given = "(hidden)" if is_secret_property(loc[-1]) else _shown(detail["input"])
+    # The whole table of client properties, given as broken JSON, may hold a password anywhere.
+    hidden = loc == ("kafka", "client") or is_secret_property(loc[-1])
+    given = "(hidden)" if hidden else _shown(detail["input"])
     return f"{where} = {given}: expected {about['expected']}, for example {_shown(about['example'])}"
 
 

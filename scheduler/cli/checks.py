@@ -146,7 +146,7 @@ def check_aborted(settings: Settings, consumer: Mapping[str, str]) -> Finding:
     """
     name = f"{settings.namespace}scheduler.doctor-{secrets.token_hex(4)}"
     admin = connect(settings.client_config())
-    options = {"retention.ms": "3600000"}
+    options = {"retention.ms": "3600000", "min.insync.replicas": "1"}  # one copy is enough for a canary
     made = admin.create_topics([NewTopic(name, num_partitions=1, replication_factor=1, config=options)])
     made[name].result(WAIT_S)
     try:

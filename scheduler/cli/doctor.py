@@ -16,11 +16,12 @@ from scheduler.cli.checks import (
     check_scheduler,
     check_topics,
 )
-from scheduler.cli.common import Cli, json_option, pass_cli, print_json
+from scheduler.cli.common import Cli, Shown, json_option, pass_cli, print_json
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
+from scheduler.errors import BrokerUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from scheduler.config import Settings
 
@@ -72,13 +73,23 @@ def _findings(settings: Settings, consumer: Mapping[str, str]) -> Iterator[Findi
     yield broker
     if broker.status == "fail":
         return  # nothing else can be asked
-    with kafka_errors():
-        topics = check_topics(settings)
-        yield topics
-        if topics.status != "fail":
-            yield check_clock(settings, settings.catalogue().clock)
-            yield check_scheduler(settings)
-        yield check_aborted(settings, consumer)
+    topics = _answer("topics", lambda: check_topics(settings))
+    yield topics
+    if topics.status != "fail":
+        yield _answer("clock", lambda: check_clock(settings, settings.catalogue().clock))
+        yield _answer("scheduler", lambda: check_scheduler(settings))
+    yield _answer("consumer", lambda: check_aborted(settings, consumer))
+
+
+def _answer(name: str, check: Callable[[], Finding]) -> Finding:
+    """The check's finding; that it could not be made is a finding too, and stops no other."""
+    try:
+        with kafka_errors():
+            return check()
+    except (BrokerUnavailable, Shown) as error:
+        text = error.message if isinstance(error, Shown) else str(error)
+        then = "check the brokers, and that this principal may describe, create, write and read topics"
+        return Finding(check=name, status="fail", text=f"could not be checked: {text}", then=then)
 
 
 def _consumer_settings(file: Path | None, properties: tuple[str, ...]) -> dict[str, str]:

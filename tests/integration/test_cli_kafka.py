@@ -288,6 +288,25 @@ def test_doctor_names_missing_topics_and_a_silent_scheduler(
     assert f"warn  scheduler  0 of {SHARDS} shards answer" in silent.stdout
 
 
+def test_a_check_that_cannot_be_made_stops_no_other(
+    broker: BrokerUnderTest, catalogue: Catalogue, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken topic check is a finding; the consumer check is made all the same."""
+    from scheduler.cli import doctor
+
+    del broker, catalogue
+
+    def refused(_settings: object) -> None:
+        raise ConnectionError("not authorised")
+
+    monkeypatch.setattr(doctor, "check_topics", refused)
+    result = run("doctor", "--json")
+    findings = {finding["check"]: finding for finding in map(json.loads, result.stdout.splitlines())}
+    assert result.exit_code == 1
+    assert findings["topics"]["text"] == "could not be checked: not authorised"
+    assert findings["consumer"]["status"] == "ok"
+
+
 def test_an_address_nobody_answers_at_is_exit_code_3(
     run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +323,6 @@ def test_an_address_nobody_answers_at_is_exit_code_3(
 def test_no_reply_is_exit_code_3(catalogue: Catalogue, run: Callable[..., Result]) -> None:
     """Delivered, but no shard runs: the text says that sending again is harmless."""
     del catalogue
-    result = run("schedule", "pause", "acme/one", "--timeout", "0.5")
+    result = run("schedule", "pause", "acme/one", "--timeout", "3")  # connecting takes its time too
     assert result.exit_code == 3
     assert "harmless" in result.stderr

@@ -210,6 +210,14 @@ def test_a_mistaken_secret_is_not_repeated(tmp_path: Path) -> None:
     assert "(hidden)" in found[0]
 
 
+def test_a_broken_table_of_properties_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may hold a password anywhere."""
+    monkeypatch.setenv("SCHEDULER_KAFKA__CLIENT", '{"sasl.password": "s3cret"')
+    (line,) = problems()
+    assert line.startswith("SCHEDULER_KAFKA__CLIENT = (hidden): expected librdkafka names")
+    assert "s3cret" not in line
+
+
 @pytest.mark.parametrize("name", sorted(OWNED_CLIENT_PROPERTIES))
 def test_properties_the_guarantees_rest_on_are_refused(tmp_path: Path, name: str) -> None:
     """A user can't turn off what makes the promises true."""
