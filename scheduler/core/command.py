@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from scheduler.core.identity import is_command_id, schedule_id_fault
 from scheduler.core.problem import Problem
@@ -19,8 +20,7 @@ VERBS = ("create", "update", "pause", "resume", "cancel", "delete", "trigger", "
 LATER_VERBS = ("backfill", "replay", "submit-run", "cancel-run", "retry-run")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """What was asked. `spec` holds the definition's fields as given (payload as bytes); None when there was none."""
 
     verb: str

@@ -10,8 +10,10 @@ the schedule's floor therefore moves to now with every change that touches its n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.core.command import MAX_PROBLEMS
 from scheduler.core.identity import command_digest, manual_occurrence_id
@@ -31,8 +33,7 @@ _DIGEST = 8
 _RESCHEDULING = frozenset({"priority", "window_ms"})  # fields a due-index key depends on besides the version's
 
 
-@dataclass(frozen=True, slots=True)
-class Debt:
+class Debt(Struct, frozen=True):
     """Something a schedule still owes outside its next nominal: one record of the `live` topic."""
 
     key: str
@@ -40,8 +41,7 @@ class Debt:
     nominals: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(Struct, frozen=True, kw_only=True):
     """Everything a decision may depend on. `position` is the first undecided nominal (of a paused
     schedule: the first after its floor), None if there is none.
     """
@@ -54,16 +54,14 @@ class Situation:
     debts: tuple[Debt, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManualRun:
+class ManualRun(Struct, frozen=True, kw_only=True):
     """`trigger`: one dispatch named after its command; without a payload of its own it carries the schedule's."""
 
     command_id: str
     payload: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """The answer and what the shard must do for it. `settled` pairs the definition with what became of its nominals."""
 
     accepted: bool
@@ -163,7 +161,7 @@ def _compare(command: Command, situation: Situation, act: Act) -> Decision:
     return _refuse(command, situation, act.value, f"exists and differs in {differing}: use update, or delete it first")
 
 
-def _update(command: Command, situation: Situation, _act: Act) -> Decision:
+def _update(command: Command, situation: Situation, act: Act) -> Decision:
     before = _existing(situation)
     now = situation.look.now
     parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, now, before.spec))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,8 +61,7 @@ class Misfire(NamedTuple):
 FIRE_ONCE = Misfire()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spec:
+class Spec(Struct, frozen=True, kw_only=True):
     """A validated definition, defaults filled in. `payload` is the producer's bytes, never decoded.
 
     `max_lateness_ms`: None is unlimited. Under misfire `skip` its default is the grace, so `lateness_given` keeps
@@ -118,8 +118,7 @@ class Answer(NamedTuple):
     counts: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(Struct, frozen=True, kw_only=True):
     """One schedule as it now is. Nominals at or before `floor` are decided; the cursor decides later ones."""
 
     schedule_id: str
@@ -166,8 +165,7 @@ class Run(NamedTuple):
     stands_for: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """Nominals decided not to run: one record for all of them."""
 
     state: str  # missed | suppressed | cancelled

@@ -13,8 +13,10 @@ waiting for its turn or for a budget afterwards does not age a nominal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.core.identity import occurrence_id
 from scheduler.core.jitter import available_at
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 MAX_BACKLOG = 10_000  # nominals of one schedule that one decision may run; older ones are missed
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """Settings of the cluster that policies depend on."""
 
     grace_max_ms: int = 60_000
@@ -37,8 +38,7 @@ class Rules:
 DEFAULT_RULES = Rules()
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """When the shard looks, and when nobody did: in (seen_until, looked_at]. `reason` names why.
 
     `looked_at` is the first look after the outage; what became available after it is only late again.
@@ -55,8 +55,7 @@ class Look:
         return self.now if self.looked_at is None else min(self.looked_at, self.now)
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """What becomes of reached nominals: `runs` now, `catch_up` under the budget, `waiting` in its window, `gone`."""
 
     runs: tuple[Run, ...] = ()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.core.due import instant_end
 
@@ -15,8 +17,7 @@ if TYPE_CHECKING:
 FORMAT = 1  # of all records a shard writes to its changelogs; a newer one than ours is refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardRecord:
+class ShardRecord(Struct, frozen=True, kw_only=True):
     """The one source of truth for the cursor, the backlogs, the input positions and the highest version deleted.
 
     `seen_until`: the last instant at which the shard was alive and looked. `cursor`: see `core/due.py`.
@@ -24,7 +25,7 @@ class ShardRecord:
 
     shard: int
     step: int = 0
-    positions: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[str, int] = {}
     cursor: bytes = instant_end(0)
     seen_until: int = 0
     deleted_version: int = 0
@@ -34,4 +35,4 @@ class ShardRecord:
     tz_version: str = ""
 
     def moved(self, **changes: object) -> ShardRecord:
-        return replace(self, **changes)  # type: ignore[arg-type] # the names are this class's fields
+        return replace(self, **changes)

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.core.identity import is_lane
 from scheduler.core.model import (
@@ -40,8 +41,7 @@ class Refused(ValueError):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class SpecContext:
+class SpecContext(Struct, frozen=True):
     """What a definition's meaning depends on besides its own text."""
 
     schedule_id: str
@@ -49,8 +49,7 @@ class SpecContext:
     previous: Spec | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedSpec:
+class ParsedSpec(Struct, frozen=True):
     """`spec` is None exactly when there are problems."""
 
     spec: Spec | None
@@ -87,10 +86,10 @@ def parse_spec(fields: Mapping[str, object], context: SpecContext) -> ParsedSpec
     spec = (
         Spec(**values)  # type: ignore[arg-type] # each reader of FIELDS returns its field's type
         if context.previous is None
-        else dataclasses.replace(context.previous, **values)  # type: ignore[arg-type] # as above
+        else replace(context.previous, **values)
     )
     if spec.lateness_given and spec.max_lateness_ms == DEFAULT_MAX_LATENESS_MS and spec.misfire.kind != "skip":
-        spec = dataclasses.replace(spec, lateness_given=False)
+        spec = replace(spec, lateness_given=False)
     problems += _contradictions(spec)
     return ParsedSpec(None if problems else spec, tuple(problems), tuple(warnings))
 
@@ -274,9 +273,8 @@ FIELDS: Mapping[str, Callable[[object], object]] = {
     "runbook": _text(2000),
 }
 
-_DEFAULTS: Mapping[str, object] = {
-    field.name: field.default for field in dataclasses.fields(Spec) if field.default is not dataclasses.MISSING
-}
+_USUAL = Spec(trigger=Every(1000, 0))
+_DEFAULTS: Mapping[str, object] = {name: getattr(_USUAL, name) for name in FIELDS if name != "trigger"}
 
 
 def changed_fields(before: Spec, after: Spec) -> tuple[str, ...]:

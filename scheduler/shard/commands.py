@@ -7,8 +7,9 @@ Every input record is accounted for: answered on the reply topic, forwarded to t
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.command import Command, parse_command

@@ -11,12 +11,13 @@ committed, throw the shard away and open a new one on the restored store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.due import due_key, instant_end, instant_of, look_at, schedule_of

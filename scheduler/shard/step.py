@@ -6,8 +6,10 @@ A step is built from the store and the step itself (a schedule changed twice in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.due import Due, due_key, position
