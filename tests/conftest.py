@@ -1,23 +1,26 @@
 """Fixtures shared by all tests.
 
 `broker`: one broker for the whole run, kept apart by `namespace`. `private_broker`: a node of the test's own, to kill.
-`docker_broker`: a node in a container, where an engine answers.
+`docker_broker`: a node in a container, where an engine answers. `cluster`: all topics on `broker`, and nodes of the
+scheduler on them; `make_cluster` the same on any broker.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scheduler.local import Broker
 from tests.support.broker import BrokerUnderTest, given_or_embedded
 from tests.support.docker_broker import in_docker
+from tests.support.node import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 _numbers = itertools.count()
 _broker = pytest.StashKey[BrokerUnderTest]()
@@ -49,6 +52,30 @@ def docker_broker() -> Iterator[str]:
 def namespace() -> str:
     """A prefix for topic names that no other test, run or process shares, such as `t3f9-0.`."""
     return f"t{os.getpid():x}{os.urandom(2).hex()}-{next(_numbers)}."
+
+
+@pytest.fixture
+def make_cluster(namespace: str, tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """Makes the topics of a scheduler of `shards` shards on a broker; ends what its nodes leave running."""
+    made: list[Cluster] = []
+
+    def make(one: BrokerUnderTest, shards: int = 2, **more: Any) -> Cluster:
+        number = len(made)
+        folder = tmp_path / f"cluster-{number}"
+        folder.mkdir()
+        cluster = Cluster(one.bootstrap_servers, f"{namespace}{number or ''}", shards, folder, **more)
+        made.append(cluster)
+        return cluster.make_topics()
+
+    yield make
+    for cluster in made:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[..., Cluster], broker: BrokerUnderTest) -> Cluster:
+    """A scheduler of two shards on the broker of this run; no node runs yet."""
+    return make_cluster(broker)
 
 
 @pytest.hookimpl(wrapper=True)

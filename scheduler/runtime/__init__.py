@@ -5,7 +5,7 @@
     assignment.py   partitions come and go: shard tasks opened and closed, never blocking the poll loop
     task.py         one shard: a thread, a store, a transactional producer, the loop
     transaction.py  the only file that commits
-    restore.py      changelogs to the store
+    restore.py      changelogs to the store           stores.py      the stores on disk
     clock.py        the due clock: broker time, carried by a monotonic clock
     health.py       live, ready, metrics                telemetry.py   every metric and log event, declared once
 

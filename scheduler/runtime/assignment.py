@@ -2,48 +2,57 @@
 
 The group is subscribed to `scheduler.commands` alone. A cooperative assignor does not co-partition topics, so every
 other topic of a shard is addressed by partition number and never assigned by the group. Callbacks run inside the poll
-loop and only start and stop tasks; nothing in them waits. Three ways in which a shard fails, and what follows:
+loop and only start and stop tasks; nothing in them waits.
 
-    a transactional call failed, outcome unknown   the task owns the shard anew, after a poll proved it is still ours
-    fenced, and no longer assigned                 the task is closed
-    fenced, but still assigned                     somebody else was told the partition is theirs: leave and re-join
+A shard that failed (a transactional call with an unknown outcome, a producer fenced, a disk that refused) may own
+itself anew only while the partition is ours, or it would fence its legitimate new owner. The group's coordinator says
+so: it takes a commit of offsets only from a member of the current generation. The same commits, every few seconds, show
+lag tools where the shards are; no shard ever reads them.
+
+    failed, commit taken     still ours: own it anew
+    failed, commit refused   the group has gone on without us: the next poll tells which partitions are lost
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from scheduler.core.time import MAX_MS
 from scheduler.runtime.clock import Deadline
-from scheduler.runtime.kafka import header
+from scheduler.runtime.kafka import command_consumer, header
 from scheduler.runtime.task import Phase, ShardTask, Surroundings
 from scheduler.runtime.telemetry import event
 from scheduler.shard.commands import Input
 from topics.messages import FORWARDED_HEADER
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    from confluent_kafka import Consumer, Message
 
 BATCH = 5_000
 POLL_S = 0.1
 INBOX_HIGH = 20_000  # records waiting for a shard beyond which its partition is paused
 INBOX_LOW = 5_000
+OFFSETS_S = 5.0  # between commits for lag tools
+ANSWER_S = 10.0  # a commit unanswered for so long is forgotten
+PROOF_S = 0.2  # between commits asked for as proof
 
 
 class Assignment:
     """The shards of this process and the consumer that feeds them. Used by the poll loop's thread alone."""
 
-    def __init__(self, consumer: Consumer, around: Surroundings) -> None:
-        self._consumer = consumer
+    def __init__(self, around: Surroundings) -> None:
+        self._consumer = command_consumer(around.settings, self._committed)
         self._around = around
         self._topic = around.catalogue.commands
         self.tasks: dict[int, ShardTask] = {}
         self._closing: dict[int, ShardTask] = {}
         self._paused: set[int] = set()
-        self._rejoin = False
+        self._asking: list[ShardTask] | None = None  # whom the answer to the commit under way concerns
+        self._asked_at = 0.0
 
     def join(self) -> None:
         """Become a member of the group."""
@@ -57,12 +66,10 @@ class Assignment:
             messages = [first, *self._consumer.consume(BATCH, 0)]
         self._feed(messages)
         for number, task in self.tasks.items():
-            task.still_assigned()
             if task.seek_to is not None:
                 self._seek(number, task, task.seek_to)
             self._throttle(number, task)
-        if any(task.fenced for task in self.tasks.values()):
-            self._leave_and_rejoin()
+        self._commit_offsets()
         self._closing = {n: t for n, t in self._closing.items() if t.phase is not Phase.CLOSED}
 
     def close(self, seconds: float) -> bool:
@@ -139,7 +146,7 @@ class Assignment:
             # The fetcher of a partition just assigned may not have started yet: the next turn tries again.
             event("seek_postponed", logging.DEBUG, shard=number, text=fault.args[0].str())
             return
-        task.sought()
+        task.sought(offset)
         self._consumer.resume([TopicPartition(self._topic, number)])
         self._paused.discard(number)
 
@@ -152,11 +159,38 @@ class Assignment:
             self._consumer.resume(partition)
             self._paused.discard(number)
 
-    def _leave_and_rejoin(self) -> None:
-        event("rejoining_group", logging.WARNING, shards=[n for n, t in self.tasks.items() if t.fenced])
-        self._drop(list(self.tasks))
-        self._consumer.unsubscribe()
-        self.join()
+    # --- offsets
+
+    def _commit_offsets(self) -> None:
+        """Ask the coordinator to take our positions; it answers `_committed`."""
+        asking = [task for task in self.tasks.values() if task.wants_proof]
+        since = time.monotonic() - self._asked_at
+        if since < (ANSWER_S if self._asking is not None else PROOF_S if asking else OFFSETS_S):
+            return
+        offsets = [
+            TopicPartition(self._topic, number, task.position)
+            for number, task in self.tasks.items()
+            if task.position is not None
+        ]
+        self._asked_at = time.monotonic()
+        if offsets:
+            self._asking = asking
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+            return
+        # None of our shards was ever ready, so there is nothing to commit: as at the first start, that the partitions
+        # are assigned has to do.
+        for task in asking:
+            task.still_assigned()
+
+    def _committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        asking, self._asking = self._asking or [], None
+        refused = error or next((p.error for p in partitions if p.error is not None), None)
+        if refused is not None:
+            event("offsets_refused", logging.WARNING, text=refused.str())
+            return
+        for task in asking:
+            if self.tasks.get(task.number) is task:
+                task.still_assigned()
 
 
 def _input(message: Message) -> Input:

@@ -2,8 +2,9 @@
 
 A monotonic clock (that goes on while the machine sleeps) plus an offset to the brokers' append time, learned from small
 probes. Each probe bounds the offset: the broker stamped it after it was sent and before it was acknowledged. The lower
-bound is used, so that nothing is ever appended before it is due. Small changes are slewed; larger ones are believed
-only when five probes in a row agree. The wall clock only raises an alarm.
+bound is used, so that nothing is ever appended before it is due. A probe that took long (a frozen process, a busy
+broker) bounds it loosely and contradicts nothing. Small changes are slewed; larger ones are believed only when five
+probes in a row agree. The wall clock only raises an alarm.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class DueClock:
 
     def observe(self, sent_ms: float, acked_ms: float, appended_ms: int) -> None:
         """One probe: sent and acknowledged by the monotonic clock, stamped by the broker in between."""
-        del sent_ms  # the upper bound would let the clock run ahead of the broker
         bound = appended_ms - acked_ms
+        highest = appended_ms - sent_ms
         with self._lock:
             if self._offset is None:
                 self._offset = self._target = bound
@@ -66,7 +67,7 @@ class DueClock:
                 self._bounds.append(bound)
                 return
             self._settle(acked_ms)
-            if abs(bound - self._target) <= JUMP_MS:
+            if bound - JUMP_MS <= self._target <= highest + JUMP_MS:
                 self._doubts.clear()
                 self._bounds.append(bound)
                 self._target = max(self._bounds)

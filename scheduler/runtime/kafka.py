@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from scheduler.errors import Fenced, Retriable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka import Message
 
@@ -66,8 +66,11 @@ def _producer(settings: Settings, more: Mapping[str, Any]) -> Producer:
     return Producer(config, logger=client_log)
 
 
-def command_consumer(settings: Settings) -> Consumer:
-    """The process's one consumer; owning a partition of the command topic is owning a shard."""
+def command_consumer(settings: Settings, on_commit: Callable[..., None]) -> Consumer:
+    """The process's one consumer; owning a partition of the command topic is owning a shard.
+
+    `on_commit(error, partitions)` is called from its poll with the coordinator's answer to each commit.
+    """
     return Consumer(
         {
             **settings.client_config(),
@@ -77,6 +80,7 @@ def command_consumer(settings: Settings) -> Consumer:
             "heartbeat.interval.ms": settings.heartbeat_interval_ms,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
+            "on_commit": on_commit,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,

@@ -16,7 +16,7 @@ from scheduler.errors import BrokerUnavailable, ConfigInvalid, StateCorrupted
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.clock import WALL_ALARM_MS, DueClock, SystemClock
 from scheduler.runtime.health import Health
-from scheduler.runtime.kafka import command_consumer, plain_producer
+from scheduler.runtime.kafka import plain_producer
 from scheduler.runtime.task import Phase, Surroundings
 from scheduler.runtime.telemetry import Telemetry, event
 from topics.admin import TopicsWrong, connect, observe, verify
@@ -95,6 +95,7 @@ class Process:
     def run(self) -> int:
         """Raises BrokerUnavailable, ConfigInvalid or StateCorrupted when it cannot start."""
         settings = self._settings
+        parent = os.getppid()
         self_test()
         catalogue = settings.catalogue()
         cluster = check_topics(settings, catalogue)
@@ -105,13 +106,12 @@ class Process:
         name = f"{settings.node_id}-{self._index}"
         probe = Probe(plain, catalogue.clock, name, clock, system)
         around = Surroundings(settings, catalogue, clock, plain, telemetry, cluster)
-        assignment = self._assignment = Assignment(command_consumer(settings), around)
+        assignment = self._assignment = Assignment(around)
         port = settings.http.port + self._index if settings.http.port else 0
         health = Health(settings.http.host, port, self.state, telemetry.registry)
         event("process_started", process=name, pid=os.getpid(), health=health.address)
         probe.start()
         assignment.join()
-        parent = os.getppid()
         try:
             while not self._stop.is_set():
                 assignment.poll()
@@ -163,7 +163,9 @@ def check_topics(settings: Settings, catalogue: Catalogue) -> str:
         verify(wanted, observe(admin, wanted))
         cluster: str | None = admin.list_topics(timeout=START_S).cluster_id
     except TopicsWrong as fault:
-        raise ConfigInvalid([*fault.problems, "`scheduler topics plan` shows what `scheduler topics apply` would do"]) from fault
+        raise ConfigInvalid(
+            [*fault.problems, "`scheduler topics plan` shows what `scheduler topics apply` would do"]
+        ) from fault
     except KafkaException as fault:
         raise BrokerUnavailable(
             f"no broker answers at {settings.kafka.bootstrap_servers} ({fault.args[0].str()}): check that it runs and "

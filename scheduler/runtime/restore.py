@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from scheduler.errors import Retriable
+from scheduler.errors import Retriable, StateCorrupted
 from scheduler.runtime.kafka import header
 from scheduler.runtime.telemetry import event
 from scheduler.shard.rebuild import ORDER, Change, Rebuild
@@ -42,10 +42,12 @@ class Restore:
         self._stopped = stopped
         self.applied = 0
         self.foreign = 0
+        self.commands_end = 0  # of the command topic, once the shard was ours: commands up to here go before catch-up
 
     def run(self, store: Store) -> None:
         """Apply every changelog to its end. Raises Retriable for silent brokers, StateCorrupted for bad records."""
         with closing(self._consumer):
+            _, self.commands_end = self._bounds(catalog.COMMANDS)
             rebuild = Rebuild(store, self._shard)
             for topic in ORDER:
                 rebuild.begin(topic)
@@ -56,16 +58,35 @@ class Restore:
 
     def _read(self, rebuild: Rebuild, topic: str) -> None:
         start = rebuild.position(topic)
-        name = self._namespace + topic
+        low, high = self._bounds(topic)
+        if start > high:
+            raise StateCorrupted(
+                f"the store follows {self._namespace}{topic}/{self._shard} up to {start}, but the topic ends at "
+                f"{high}: it lost records or is new. Restore the topic, or delete the store if the topic is right"
+            )
+        start = max(start, low)
         try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(name, self._shard), timeout=SILENCE_S)
-            start = max(start, low)
             if topic == catalog.SHARDS:
                 self._read_tail(rebuild, topic, start, high)
             else:
                 self._apply(rebuild, topic, start, high)
         except KafkaException as fault:
-            raise Retriable(f"restore of {name}: {fault.args[0].str()}") from fault
+            raise self._failed(topic, fault) from fault
+
+    def _bounds(self, topic: str) -> tuple[int, int]:
+        """The first offset of this shard's partition, and the one after the last."""
+        try:
+            found = self._consumer.get_watermark_offsets(
+                TopicPartition(self._namespace + topic, self._shard), timeout=SILENCE_S
+            )
+        except KafkaException as fault:
+            raise self._failed(topic, fault) from fault
+        if found is None:
+            raise Retriable(f"restore of {self._namespace}{topic}: no answer from the brokers")
+        return found
+
+    def _failed(self, topic: str, fault: KafkaException) -> Retriable:
+        return Retriable(f"restore of {self._namespace}{topic}: {fault.args[0].str()}")
 
     def _read_tail(self, rebuild: Rebuild, topic: str, start: int, high: int) -> None:
         """The newest record of the shard topic, found from its end backwards."""
@@ -92,8 +113,8 @@ class Restore:
                 if error is None:
                     changes.append(_change(message))
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
-                    # An end reached before the end we saw at first is one of a fetch that was on its way.
-                    ended = (message.offset() or 0) >= high or not changes
+                    # Its offset is behind the markers, which take offsets and are no records.
+                    ended = (message.offset() or 0) >= high
                 elif not error.retriable():
                     raise KafkaException(error)
             if changes:

@@ -1,7 +1,7 @@
 """One shard at work: a thread, a store, a transactional producer.
 
-    own    init_transactions, restore, open, seek          any failure: thrown away and owned anew, after proof from the
-    loop   look at the clock and the inbox, plan, commit,  poll loop that the partition is still ours
+    own    init_transactions, restore, open, seek          any failure: thrown away and owned anew, after the group's
+    loop   look at the clock and the inbox, plan, commit,  coordinator has confirmed that the partition is still ours
            apply, housekeep, wait
 
 The thread decides nothing by itself: `Shard` does. It never runs two steps at once, so everything about one partition
@@ -11,7 +11,6 @@ happens in one order.
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections import deque
@@ -20,19 +19,16 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from scheduler import wire
 from scheduler.core.due import instant_of
 from scheduler.core.policy import Rules
 from scheduler.errors import Fenced, Retriable, StateCorrupted
 from scheduler.runtime.kafka import changelog_consumer, transactional_producer
 from scheduler.runtime.restore import Restore
+from scheduler.runtime.stores import open_store
 from scheduler.runtime.telemetry import event
-from scheduler.runtime.transaction import Transaction
-from scheduler.shard import keys
-from scheduler.shard.rebuild import ORDER, Identity, claim
+from scheduler.runtime.transaction import INIT_S, Transaction
+from scheduler.shard.rebuild import ORDER, Identity
 from scheduler.shard.shard import COMMANDS_INPUT, Shard, ShardSettings
-from scheduler.state.rocks import RocksStore
-from topics.catalog import DAY_MS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,11 +41,13 @@ if TYPE_CHECKING:
     from scheduler.shard.commands import Input
     from topics.catalog import Catalogue
 
-STORE_LIFE_MS = DAY_MS // 2  # half of the tombstones' retention: an older store may have missed one
 WAIT_S = 1.0  # at most, between looks
-RETRY_S = 0.5
+BUDGET_S = 0.02  # between looks while work waits for a budget
+RETRY_S = 0.05  # the first; a kept shard goes on at once
+RETRY_GROWTH = 4
 RETRY_MAX_S = 5.0
-STOP_JOIN_S = 8.0
+SERVED_S = 30.0  # a shard that served so long begins again with quick retries
+PREDECESSOR_S = INIT_S + 2.0  # longer than a call of the old thread that would fence the new one
 
 
 class Phase(StrEnum):
@@ -94,13 +92,15 @@ class ShardTask:
         self.number = number
         self.phase = Phase.OPENING
         self.trouble: str | None = None
-        self.fenced = False
         self.seek_to: int | None = None  # set by the thread, cleared by the poll loop once it feeds from there
+        self.position: int | None = None  # the next command to read; None until it was ready once
+        self.wants_proof = False
         self._around = around
         self._predecessor = predecessor
         self._inbox: deque[Input] = deque()
         self._feeding = False
         self._caught_up = False
+        self._commands_end = 0
         self._closing = False
         self._proof = threading.Event()
         self._wake = threading.Condition()
@@ -118,11 +118,12 @@ class ShardTask:
                 self._inbox.extend(inputs)
                 self._wake.notify()
 
-    def sought(self) -> None:
-        """The consumer now reads from `seek_to`."""
+    def sought(self, offset: int) -> None:
+        """The consumer now reads from `offset`; of no use if the shard has begun anew meanwhile."""
         with self._wake:
-            self.seek_to = None
-            self._feeding = True
+            if self.seek_to == offset:
+                self.seek_to = None
+                self._feeding = True
 
     def reached_end(self) -> None:
         """The command partition holds nothing more for now."""
@@ -132,7 +133,7 @@ class ShardTask:
                 self._wake.notify()
 
     def still_assigned(self) -> None:
-        """A poll has just succeeded and the partition is still ours."""
+        """Proof, asked for by `wants_proof`, that the partition is ours."""
         self._proof.set()
 
     def close(self) -> None:
@@ -156,7 +157,7 @@ class ShardTask:
 
     def _run(self) -> None:
         if self._predecessor is not None:
-            self._predecessor.join(STOP_JOIN_S)
+            self._predecessor.join(PREDECESSOR_S)
             self._predecessor = None
         pause = RETRY_S
         while not self._closing:
@@ -165,8 +166,6 @@ class ShardTask:
                 self._own()
             except Fenced as fault:
                 self._failed("fenced", fault)
-                self.fenced = True
-                break
             except Retriable as fault:
                 self._failed("retriable", fault)
             except StateCorrupted as fault:
@@ -174,13 +173,16 @@ class ShardTask:
             except Exception as fault:  # noqa: BLE001 - a shard is never left without an owner: report, and own it anew
                 self._failed("unexpected", fault)
             if not self._closing:
-                pause = RETRY_S if time.monotonic() - began > 10 * RETRY_MAX_S else min(RETRY_MAX_S, pause * 2)
+                pause = RETRY_S if time.monotonic() - began > SERVED_S else pause
                 self._await_proof(pause)
+                pause = min(RETRY_MAX_S, pause * RETRY_GROWTH)
         self.phase = Phase.CLOSED
         self._around.telemetry.ready.labels(str(self.number)).set(0)
         event("shard_closed", shard=self.number)
 
     def _failed(self, why: str, fault: Exception) -> None:
+        if self._closing:
+            return  # cut off on the way out: the new owner goes on from what is committed
         self.phase = Phase.FAILED
         self.trouble = str(fault)
         self._around.telemetry.ready.labels(str(self.number)).set(0)
@@ -193,17 +195,20 @@ class ShardTask:
     def _await_proof(self, seconds: float) -> None:
         """A re-created producer would fence a legitimate new owner: be sure first that we still are the owner."""
         end = time.monotonic() + seconds
-        while not self._closing and time.monotonic() < end:
-            with self._wake:
-                self._wake.wait(end - time.monotonic())
+        while (left := end - time.monotonic()) > 0 and not self._closing:
+            self._wait(left)
         self._proof.clear()
-        self._proof.wait(RETRY_MAX_S)
+        self.wants_proof = True
+        if not self._closing:
+            self._proof.wait()
+        self.wants_proof = False
 
     def _own(self) -> None:
         """Be the shard until closed or something fails; on the way out nothing of it is left open."""
         around = self._around
         self.phase = Phase.OPENING
         with self._wake:
+            self.seek_to = None
             self._feeding = False
             self._caught_up = False
             self._inbox.clear()
@@ -215,7 +220,8 @@ class ShardTask:
         now = self._time()
         if now is None:
             return
-        store = self._open_store(now)
+        identity = Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number)
+        store = open_store(around.store_path(self.number), identity, now, lambda: self._closing)
         try:
             restore = Restore(
                 changelog_consumer(around.settings), around.settings.namespace, self.number, lambda: self._closing
@@ -229,7 +235,9 @@ class ShardTask:
             if now is None:
                 return
             shard.open(now)
-            self.seek_to = shard.position(COMMANDS_INPUT)
+            self._commands_end = restore.commands_end
+            with self._wake:
+                self.position = self.seek_to = shard.position(COMMANDS_INPUT)
             self.phase = Phase.READY
             self.trouble = None
             around.telemetry.ready.labels(str(self.number)).set(1)
@@ -248,26 +256,6 @@ class ShardTask:
                 self._wake.wait(0.02)
         return None
 
-    def _open_store(self, now: int) -> RocksStore:
-        around = self._around
-        path = around.store_path(self.number)
-        store = RocksStore(path)
-        try:
-            claim(store, Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number))
-            stored = store.get(keys.RECORD)
-            old = stored is not None and now - wire.record_from_bytes(stored).seen_until > STORE_LIFE_MS
-        except BaseException:
-            store.close()
-            raise
-        if not old:
-            return store
-        event("store_too_old", logging.WARNING, shard=self.number)
-        store.close()
-        shutil.rmtree(path)
-        store = RocksStore(path)
-        claim(store, Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number))
-        return store
-
     def _loop(self, shard: Shard, transaction: Transaction) -> None:
         settings = self._around.settings
         rest_ms = 0.0  # until the next step may begin
@@ -285,16 +273,19 @@ class ShardTask:
                     self._wait(min(rest_ms - elapsed_ms, settings.join_due_ms) / 1000)
                 continue
             stepped = time.monotonic()
-            inputs = list(islice(self._inbox, shard.max_inputs))
+            with self._wake:
+                inputs = list(islice(self._inbox, shard.max_inputs))
             step = shard.plan(now, inputs)
             if step is not None:
                 seconds = transaction.commit(step)
                 shard.committed(step)
                 for _ in range(step.consumed):
                     self._inbox.popleft()
+                self.position = shard.position(COMMANDS_INPUT)
                 self._around.telemetry.committed(step, self._around.clock.now() or now, seconds)
                 rest_ms = settings.join_due_ms if len(self._inbox) >= shard.max_inputs else settings.join_ms
-            if self._caught_up and not self._inbox:
+            # A stream of commands that never ends must not keep the catch-up waiting: the end seen at first will do.
+            if (self._caught_up and not self._inbox) or shard.position(COMMANDS_INPUT) >= self._commands_end:
                 shard.commands_read()
             more = shard.housekeep(now)
             self._gauge(shard, now)
@@ -303,7 +294,9 @@ class ShardTask:
 
     def _wait_for_work(self, shard: Shard) -> None:
         due, now = shard.next_instant(), self._around.clock.now()
-        seconds = WAIT_S if due is None or now is None else max(0.001, min(WAIT_S, (due - now) / 1000))
+        ahead = WAIT_S if due is None or now is None else (due - now) / 1000
+        # What is due and still gave nothing to commit waits for a budget.
+        seconds = BUDGET_S if ahead <= 0 else min(WAIT_S, ahead)
         with self._wake:
             if not self._inbox and not self._closing:
                 self._wake.wait(seconds)

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
     from scheduler.shard.step import Forward, Step
 
-INIT_S = 30.0
-COMMIT_S = 30.0
+# Beyond these the outcome is unknown and everything is read anew. Longer would only keep a closing shard from ending,
+# since the brokers abort after `transaction.timeout.ms` anyhow.
+INIT_S = 10.0
+COMMIT_S = 10.0
 FORWARD_S = 10.0
 
 
@@ -93,15 +95,18 @@ class Transaction:
             else:
                 failed.append(error)
 
-        for forward in forwards:
-            self._plain.produce(
-                self._commands_topic,
-                forward.value,
-                forward.key,
-                forward.partition,
-                on_delivery=acknowledged,
-                headers=[*forward.headers],
-            )
+        try:
+            for forward in forwards:
+                self._plain.produce(
+                    self._commands_topic,
+                    forward.value,
+                    forward.key,
+                    forward.partition,
+                    on_delivery=acknowledged,
+                    headers=[*forward.headers],
+                )
+        except (BufferError, KafkaException) as fault:
+            raise Retriable(f"commands could not be forwarded: {fault}") from fault
         end = time.monotonic() + FORWARD_S
         while delivered + len(failed) < len(forwards) and time.monotonic() < end:
             self._plain.poll(0.05)

@@ -18,6 +18,10 @@ MIB = 1024 * 1024
 _WRITE_BUFFER = 16 * MIB  # two of them a shard; the memory of a process does not grow with its schedules
 
 
+class StoreHeld(StateCorrupted):
+    """Another process has this store open: use another directory, a store is only a copy."""
+
+
 class RocksStore:
     """A `Store` in a directory of its own. Raises StateCorrupted with the next step when the disk refuses."""
 
@@ -82,6 +86,8 @@ class RocksStore:
         return options
 
     def _refused(self, done: str, fault: Exception) -> StateCorrupted:
+        if "lock " in str(fault).lower():
+            return StoreHeld(f"the store {self._directory} is held by another process: {fault}")
         return StateCorrupted(
             f"the store {self._directory} could not be {done}: {fault}. Free disk space or mend its permissions and "
             "start again; or delete the directory: it is rebuilt from the topics"

@@ -1,0 +1,112 @@
+"""SIGKILL at every point of a step and of a start: read-committed consumers see each occurrence once, none early.
+
+One scheduler lives through a chain of kills while its schedules fire every second; the expected set is arithmetic
+(`tests/support/verifier.py`). A process is killed by itself at the point (`tests/crash/child.py`), so the point is
+exact, and the next process takes over.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.node import Cluster, await_ready, owners, wait_until
+from tests.support.verifier import Beat, Dispatches, Reader, beats, judge, now_ms
+from topics.client import CommandClient
+from topics.partition import partition_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = pytest.mark.broker
+
+A_KILL_S = 4  # what a kill and a take-over cost: the session has to run out and shards to open
+COLD = frozenset({"in_restore"})  # points that are only reached when there is something to restore
+
+
+def create(cluster: Cluster, schedules: Sequence[Beat]) -> dict[str, int]:
+    """Create the schedules; returns what is expected of them."""
+    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
+        for _, reply in client.send_many([beat.create() for beat in schedules]):
+            assert reply.status == "accepted", reply
+    return {name: at for beat in schedules for name, at in beat.expected().items()}
+
+
+def live_through(cluster: Cluster, points: Sequence[tuple[str, int]]) -> None:
+    """Kill at each of the points in turn while schedules fire, then let the rest fire in peace, and judge."""
+    node = cluster.node().start()
+    await_ready(node)
+    expected = create(cluster, beats(8, now_ms() + 1_500, A_KILL_S * (len(points) + 1)))
+    with Dispatches(cluster) as dispatches:
+        dispatches.await_count(8, words=node.words)
+        node.sigkill()
+        for point in points:
+            if point[0] in COLD:
+                shutil.rmtree(node.data)
+            node.start(crash=point)
+            assert node.await_death() == -signal.SIGKILL, node.words()
+        node.start()
+        dispatches.await_all(expected, A_KILL_S * len(points) + 60, node.words)
+        assert node.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{node.words(60)}"
+
+
+def test_killed_at_every_point_of_a_step(cluster: Cluster) -> None:
+    """Before produce, between produce and commit, after the commit before the store, after the store, advancing."""
+    points = [("before_produce", 3), ("before_commit", 3), ("after_commit", 3), ("after_store", 3), ("in_advance", 3)]
+    live_through(cluster, points)
+
+
+def test_killed_while_taking_over(cluster: Cluster) -> None:
+    """In the rebalance callback, after fencing the old owner, in a cold restore, after it: the next owner does it."""
+    points = [("in_assigned", 1), ("in_init", 1), ("in_restore", 3), ("after_restore", 2)]
+    live_through(cluster, points)
+
+
+def test_killed_while_shards_are_taken_away(cluster: Cluster) -> None:
+    """A second process joins and the first dies in the callback that gives up its shards: the second serves all."""
+    node = cluster.node(processes=2).start(0, crash=("in_revoked", 1))
+    wait_until(lambda: len(owners([node])) == cluster.shards, node.words)
+    with Dispatches(cluster) as dispatches:
+        expected = create(cluster, beats(8, now_ms() + 1_500, 2 * A_KILL_S))
+        dispatches.await_count(8, words=node.words)
+        node.start(1)
+        assert node.await_death(0) == -signal.SIGKILL, node.words()
+        dispatches.await_all(expected, words=node.words)
+        assert node.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{node.words(60)}"
+
+
+def test_killed_while_forwarding(cluster: Cluster) -> None:
+    """Died between the copy of a misrouted command and its own commit: copied twice, applied once, answered alike."""
+    beat = Beat("acme/misrouted", now_ms() + 3_600_000, now_ms() + 7_200_000)
+    node = cluster.node().start()
+    await_ready(node)
+    create(cluster, [beat])
+    node.sigkill()
+    home = partition_for(beat.schedule_id.encode(), cluster.shards)
+    command = {"command": "trigger", "schedule_id": beat.schedule_id, "command_id": "by-hand"}
+    producer = Producer(cluster.kafka)
+    producer.produce(cluster.catalogue.commands, json.dumps(command).encode(), b"x", (home + 1) % cluster.shards)
+    assert producer.flush(30) == 0
+    node.start(crash=("while_forwarding", 1))
+    assert node.await_death() == -signal.SIGKILL, node.words()
+    node.start()
+    with Reader(cluster, [cluster.catalogue.replies]) as replies:
+
+        def answers() -> list[dict[str, object]]:
+            return [seen.fields for seen in replies.seen if seen.fields["command_id"] == "by-hand"]
+
+        replies.read_until(lambda: len(answers()) == 2, lambda: f"two answers: {answers()}\n{node.words()}")
+    assert {answer["occurrence_id"] for answer in answers()} == {"acme/misrouted:1:m-by-hand"}
+    assert node.stop() == [0]
+    with Dispatches(cluster) as dispatches:
+        seen = [record.fields["occurrence_id"] for record in dispatches.read_to_end()]
+    assert seen == ["acme/misrouted:1:m-by-hand"]
