@@ -167,7 +167,7 @@ def test_list_show_and_history_read_what_is_published(
 def test_the_stop_switch_counts_asks_and_pauses(
     broker: BrokerUnderTest, catalogue: Catalogue, run: Callable[..., Result]
 ) -> None:
-    """A dry run only counts, a no changes nothing, a yes pauses the active ones of the tenant, nobody else's."""
+    """A dry run only counts, a no changes nothing, a yes pauses the active ones; one that just ended is no fault."""
     publish(
         broker,
         catalogue.schedules,
@@ -179,14 +179,19 @@ def test_the_stop_switch_counts_asks_and_pauses(
     assert counted.stdout == "would pause 5 active schedules of 1 tenants; nothing was changed\n"
     refused = run("schedule", "pause", "--tenant", "acme", text="n\n")
     assert refused.exit_code == 1
-    with Responder(broker.bootstrap_servers, catalogue) as shards:
+
+    def answer(command: dict[str, object]) -> tuple[str, str]:
+        return ("rejected", "not_allowed") if command["schedule_id"] == "other/one" else ("accepted", "paused")
+
+    with Responder(broker.bootstrap_servers, catalogue, answer=answer) as shards:
         done = run("schedule", "pause", "--tenant", "acme", "--reason", "incident", text="y\n")
         everything = run("schedule", "pause", "--all", "--yes")
     assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines()[-1] == "5 accepted, 0 rejected"
+    assert done.stdout.splitlines()[-1] == "5 accepted, 0 rejected, 0 ended meanwhile"
     paused = [command["schedule_id"] for _, command in shards.seen[:5]]
     assert sorted(paused) == [f"acme/s{number}" for number in range(5)]
-    assert everything.stdout.splitlines()[-1] == "6 accepted, 0 rejected"
+    assert everything.exit_code == 0
+    assert everything.stdout.splitlines()[-1] == "5 accepted, 0 rejected, 1 ended meanwhile"
 
 
 def test_resume_finds_what_a_stop_switch_paused(
