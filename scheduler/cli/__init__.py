@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "next": ("next", "Show when an expression fires, and why then."),
     "simulate": ("simulate", "Play a scenario in virtual time: what would happen?"),
     "forecast": ("forecast", "Show the load to come, its peaks, and what is behind them."),
+    "why": ("why", "Say why a schedule did or did not run at an instant."),
     "tail": ("tail", "Follow the dispatch topics."),
     "check-config": ("check_config", "Check the settings and show them."),
     "doctor": ("doctor", "Check broker, topics, clock and consumer settings."),

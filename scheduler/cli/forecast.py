@@ -71,7 +71,7 @@ def command(
     if zone is None:
         raise Shown(unknown_zone(zone_name).message, _MISUSED)
     now = time.time_ns() // 1_000_000
-    first, last = _moment("--from", start, now, zone), _moment("--to", end, now, zone)
+    first, last = moment("--from", start, now, zone), moment("--to", end, now, zone)
     try:
         edges = bucket_edges(first, last, by, zone)
     except ValueError as fault:
@@ -90,7 +90,8 @@ def command(
         click.echo(line)
 
 
-def _moment(option: str, text: str, now: int, zone: Zone) -> int:
+def moment(option: str, text: str, now: int, zone: Zone) -> int:
+    """An instant as people type it: `now`, `+2h`, RFC 3339, or a local time of the zone (in a gap: its end)."""
     try:
         local = parse_local(text)
     except ValueError:
