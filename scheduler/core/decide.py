@@ -33,6 +33,10 @@ _DIGEST = 8
 _RESCHEDULING = frozenset({"priority", "window_ms"})  # fields a due-index key depends on besides the version's
 
 
+Settled = tuple[tuple[Schedule, Settlement], ...]
+"""What became of nominals, each beside the definition they belong to."""
+
+
 class Debt(Struct, frozen=True):
     """Something a schedule still owes outside its next nominal: one record of the `live` topic."""
 
@@ -219,25 +223,21 @@ def _armed(
     if passed is None and after.next_after(now if is_idle else after.floor) is None:
         text = "this definition never fires after now" + (": its end is reached first" if after.spec.end else "")
         return _refuse_bad(command, situation, (Problem("spec.trigger", "never_fires", text),))
-    settled: list[tuple[Schedule, Settlement]] = []
-    counts: list[tuple[str, int]] = []
+    settled: Settled = ()
     if before is not None:
-        owed = _settle_old(command, situation, before)
-        if owed != NOTHING_OWED:
-            settled.append((before, owed))
-        counts += _counts(owed, situation, drop=command.supersede)
+        settled = _settled(before, _settle_old(command, situation, before))
+        if command.supersede:
+            settled += _end_debts(situation, before, "cancelled", "superseded")
     late = NOTHING_OWED
     if passed is not None:
         # It passed between append and decision (or a little before): judged like any nominal nobody looked at.
         undecided = replace(after, floor=passed - 1)
         late = settle(undecided, passed, replace(situation.look, now=now, seen_until=passed - 1, looked_at=None))
-        counts += _counts(late, situation, drop=True)
         if late.waiting:
             after, late = undecided, NOTHING_OWED  # still in its window: it waits in the due index as any other
         elif not late.catch_up:
             after = replace(after, state=State.COMPLETED, completed_at=now)
-        if late != NOTHING_OWED:
-            settled.append((after, late))
+        settled += _settled(after, late)
     return Decision(
         accepted=True,
         code="created" if before is None else "updated",
@@ -246,11 +246,11 @@ def _armed(
         after=after,
         save=True,
         revised=True,
-        settled=tuple(settled),
+        settled=settled,
         drop_debts=command.supersede,
         freeze_debts=before is not None and after.version != before.version and not command.supersede,
         effective_at=after.effective_at,
-        counts=tuple(sorted(counts)),
+        counts=() if before is None and late == NOTHING_OWED else _counts(settled, situation, drop=command.supersede),
         warnings=warnings,
     )
 
@@ -261,24 +261,24 @@ def _settle_old(command: Command, situation: Situation, before: Schedule) -> Set
     if before.state is not State.ACTIVE:
         return NOTHING_OWED
     if command.supersede:
-        return _cancelled(situation, before, "superseded")
+        return _reached(situation, before, "cancelled", "superseded")
     return settle(before, situation.position, situation.look)
 
 
 def _pause(command: Command, situation: Situation, act: Act) -> Decision:
     before = _existing(situation)
     now = situation.look.now
-    gone = Settlement(gone=_gone(situation, before, "suppressed", "paused"))
-    return _changed(command, situation, act, replace(before, floor=max(before.floor, now)), gone)
+    settled = _settled(before, _reached(situation, before, "suppressed", "paused"))
+    settled += _end_debts(situation, before, "suppressed", "paused")
+    return _changed(command, situation, act, replace(before, floor=max(before.floor, now)), settled)
 
 
 def _resume(command: Command, situation: Situation, act: Act) -> Decision:
     before = _existing(situation)
     now = situation.look.now
-    position = situation.position
-    owed = Settlement(gone=reached_as("suppressed", "paused", before, position, now))
+    owed = _reached(situation, before, "suppressed", "paused")
     if command.catch_up:
-        missed = settle(before, position, Look(now, before.floor, situation.look.rules, "paused"))
+        missed = settle(before, situation.position, Look(now, before.floor, situation.look.rules, "paused"))
         owed = Settlement(
             runs=missed.runs,
             catch_up=missed.catch_up,
@@ -288,7 +288,7 @@ def _resume(command: Command, situation: Situation, act: Act) -> Decision:
     after = replace(before, floor=max(before.floor, now))
     if after.broken_reason is None and after.next_after(now) is None and not owed.catch_up and not owed.waiting:
         after = replace(after, completed_at=now)
-    return _changed(command, situation, act, after, owed)
+    return _changed(command, situation, act, after, _settled(before, owed))
 
 
 def _cancel(command: Command, situation: Situation, act: Act) -> Decision:
@@ -304,7 +304,7 @@ def _delete(command: Command, situation: Situation, act: Act) -> Decision:
     return replace(_changed(command, situation, act, before, settled), save=False, delete=True)
 
 
-def _changed(command: Command, situation: Situation, act: Act, after: Schedule, settled: Settlement) -> Decision:
+def _changed(command: Command, situation: Situation, act: Act, after: Schedule, settled: Settled) -> Decision:
     """A change of state alone: the definition and its version stay."""
     before = _existing(situation)
     now = situation.look.now
@@ -331,10 +331,10 @@ def _changed(command: Command, situation: Situation, act: Act, after: Schedule, 
         after=after,
         save=True,
         revised=True,
-        settled=((before, settled),) if settled != NOTHING_OWED else (),
+        settled=settled,
         drop_debts=drop,
         effective_at=now,
-        counts=tuple(counts),
+        counts=counts,
     )
 
 
@@ -446,38 +446,45 @@ def _just_passed(schedule: Schedule, now: int) -> int | None:
     return replace(schedule, floor=trigger.at - 1).next_after(trigger.at - 1)  # None outside of start and end
 
 
-def _cancelled(situation: Situation, before: Schedule, reason: str) -> Settlement:
-    return Settlement(gone=_gone(situation, before, "cancelled", reason))
+def _settled(definition: Schedule, settlement: Settlement) -> Settled:
+    return () if settlement == NOTHING_OWED else ((definition, settlement),)
 
 
-def _final_settlement(situation: Situation, before: Schedule, reason: str) -> Settlement:
+def _reached(situation: Situation, before: Schedule, state: str, reason: str) -> Settlement:
+    """All reached and undecided nominals, ended by a change."""
+    return Settlement(gone=reached_as(state, reason, before, situation.position, situation.look.now))
+
+
+def _final_settlement(situation: Situation, before: Schedule, reason: str) -> Settled:
     """What cancel and delete leave behind: a paused one's nominals were suppressed, an active one's are cancelled."""
     if before.state is State.PAUSED:
-        return Settlement(gone=reached_as("suppressed", "paused", before, situation.position, situation.look.now))
-    return _cancelled(situation, before, reason)
+        return _settled(before, _reached(situation, before, "suppressed", "paused"))
+    ended = _settled(before, _reached(situation, before, "cancelled", reason))
+    return ended + _end_debts(situation, before, "cancelled", reason)
 
 
-def _gone(situation: Situation, before: Schedule, state: str, reason: str) -> tuple[Gone, ...]:
-    """Reached nominals and live debts, which a pause, cancel, delete or supersede ends."""
-    ended = reached_as(state, reason, before, situation.position, situation.look.now)
+def _end_debts(situation: Situation, before: Schedule, state: str, reason: str) -> Settled:
+    """What was owed and not yet dispatched, each under the version it belongs to."""
+    ended: Settled = ()
     for debt in situation.debts:
         if debt.nominals:
-            ended += (Gone(state, reason, len(debt.nominals), min(debt.nominals), max(debt.nominals)),)
+            gone = Gone(state, reason, len(debt.nominals), min(debt.nominals), max(debt.nominals))
+            ended += _settled(replace(before, version=debt.version), Settlement(gone=(gone,)))
     return ended
 
 
-def _counts(owed: Settlement, situation: Situation, *, drop: bool) -> list[tuple[str, int]]:
+def _counts(settled: Settled, situation: Situation, *, drop: bool) -> tuple[tuple[str, int], ...]:
     counts: dict[str, int] = {}
-    if owed.runs:
-        counts["dispatched"] = len(owed.runs)
-    kept = len(owed.waiting) + len(owed.catch_up)
-    if not drop:
-        kept += sum(len(debt.nominals) for debt in situation.debts)
+    kept = 0 if drop else sum(len(debt.nominals) for debt in situation.debts)
+    for _, part in settled:
+        kept += len(part.waiting) + len(part.catch_up)
+        if part.runs:
+            counts["dispatched"] = counts.get("dispatched", 0) + len(part.runs)
+        for gone in part.gone:
+            counts[gone.state] = counts.get(gone.state, 0) + gone.count
     if kept:
         counts["kept"] = kept
-    for gone in owed.gone:
-        counts[gone.state] = counts.get(gone.state, 0) + gone.count
-    return sorted(counts.items())
+    return tuple(sorted(counts.items()))
 
 
 def _planned(schedule: Schedule, now: int, count: int) -> tuple[Nominal, ...]:
@@ -537,7 +544,7 @@ def _next_sentence(schedule: Schedule, now: int, late: Settlement) -> str:
     return "armed" if schedule.next_after(now) is not None else "nothing left to fire"
 
 
-def _change_sentence(act: Act, after: Schedule, counts: list[tuple[str, int]]) -> str:
+def _change_sentence(act: Act, after: Schedule, counts: tuple[tuple[str, int], ...]) -> str:
     done = {
         Act.PAUSE: "paused: nothing fires until it is resumed",
         Act.RESUME: "resumed: it fires again strictly after now",

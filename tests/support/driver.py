@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scheduler.shard.step import Forward, Step
 
 START = parse_instant("2026-01-01T09:00:00Z")
+MOST_TURNS = 20_000  # steps at one instant
 LONGEST_LOOK_MS = 5_000  # an idle shard looks at least this often: longer would be an outage
 
 
@@ -144,7 +145,11 @@ class Driver:
     def run_until(self, until: int | str) -> None:
         """Let time pass, stopping at every instant at which something is due."""
         end = _ms(until)
+        turns, at = 0, self.now
         while True:
+            turns = turns + 1 if self.now == at else 0
+            at = self.now
+            assert turns < MOST_TURNS, f"the shard never rests at {format_instant(at)}: it has work it does not do"
             self.turn()
             shard = self.shard
             assert shard is not None
