@@ -99,12 +99,9 @@ def decide(command: Command, situation: Situation) -> Decision:
         if known is not None:
             return known
         if command.expected_revision is not None and command.expected_revision != schedule.revision:
-            return _refuse(
-                command,
-                situation,
-                "revision_conflict",
-                f"revision is {schedule.revision}, not {command.expected_revision}: read it again and decide anew",
-            )
+            text = f"revision is {schedule.revision}, not {command.expected_revision}: read it again and decide anew"
+            refused = _refuse(command, situation, "revision_conflict", text)
+            return refused if command.dry_run else _remembering(command, situation, refused)
     if command.effective_from is not None and command.effective_from > situation.look.now and command.verb != "create":
         text = f"effective_from of a {command.verb} must not lie in the future; send it when it is to count"
         return _refuse_bad(command, situation, (Problem("effective_from", "not_supported", text),))
