@@ -10,7 +10,7 @@ import sys
 from datetime import date
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
@@ -123,13 +123,18 @@ def run_batch() -> None:
     """Answer each line of standard input on standard output; a chunk's answers leave before the next is awaited."""
     import gc
 
+    # Nothing made here refers to itself in a circle, so looking for circles in all that is interned is pure cost.
+    gc.disable()
+    try:
+        _answer_lines(sys.stdin.buffer, sys.stdout.buffer)
+    finally:
+        gc.enable()
+
+
+def _answer_lines(source: Any, sink: BinaryIO) -> None:
+    """`source` has `read1`, as real and replaced standard input both have and the abstract type lacks."""
     import orjson
 
-    # Nothing made here refers to itself in a circle, so looking for circles in what is interned is pure cost.
-    gc.disable()
-    # `read1` is what real and replaced standard input both have and the abstract type lacks.
-    source: Any = sys.stdin.buffer
-    sink = sys.stdout.buffer
     rest = b""
     while True:
         chunk = source.read1(_CHUNK)

@@ -92,7 +92,7 @@ def _trigger(case: dict[str, Any], start: int, problems: list[Problem]) -> tuple
     else:
         fold = case.get("fold")
         # Of the words an expression may say, two do not choose: an ambiguous time is then refused with `fold`.
-        spec = {"at_local": case["at_local"], "zone": zone, "fold": None if fold in {"auto", "both"} else fold}
+        spec = {"at_local": case["at_local"], "zone": zone, "fold": None if fold in ("auto", "both") else fold}
     schedule_id = case.get("schedule_id")
     if schedule_id is not None and not isinstance(schedule_id, str):
         problems.append(Problem("schedule_id", "bad_field", f"schedule_id: {schedule_id!r:.40} is not text"))
@@ -104,7 +104,7 @@ def _trigger(case: dict[str, Any], start: int, problems: list[Problem]) -> tuple
     trigger = parsed.trigger
     if case.get("calendar") is not None:
         trigger = _on_calendar(case, trigger, start, problems)
-    elif case.get("roll") not in {None, "skip"}:
+    elif case.get("roll") not in (None, "skip"):
         problems.append(Problem("roll", "bad_field", "roll: there is no calendar to roll by"))
     return trigger, parsed.warnings
 

@@ -21,6 +21,7 @@ Spec = dict[str, Any]
 
 _LEAST_EVERY_MS: Final = 1000
 _TEXT_OR_NONE: Final = frozenset({str, type(None)}).__contains__
+_TEXTS: Final = (("cron", "0 9 * * MON-FRI"), ("zone", "UTC"), ("dialect", "unix"), ("gap", "skip"), ("fold", "auto"))
 _TWO_DAYS: Final = 2 * 86_400
 _EXAMPLE: Final = '{"cron": "0 9 * * MON-FRI", "zone": "Europe/Paris"}'
 _LOCAL_EXAMPLE: Final = "2026-03-08T09:30:00"
@@ -179,8 +180,8 @@ def _cron(spec: Spec, schedule_id: str | None, effective_at: int) -> Parsed:
 
 def _mistyped(asked: tuple[object, ...]) -> tuple[Problem, ...]:
     problems = [
-        Problem(name, "bad_field", f"{name}: {value!r:.40} is not text")
-        for name, value in zip(("cron", "zone", "dialect", "gap", "fold"), asked, strict=True)
+        Problem(name, "bad_field", f"{name}: {value!r:.40} is not text such as {example}")
+        for (name, example), value in zip(_TEXTS, asked, strict=True)
         if name != "zone" and not isinstance(value, str) and (name == "cron" or value is not None)
     ]
     if not isinstance(asked[1], str):
@@ -194,7 +195,7 @@ def _at_local(spec: Spec, _schedule_id: str | None, _effective_at: int) -> Parse
     zone = find_zone(zone_name) if isinstance(zone_name, str) else None
     if zone is None or not isinstance(zone_name, str):
         problems.append(unknown_zone(zone_name))
-    if fold not in {None, "first", "last"}:
+    if fold not in (None, "first", "last"):
         problems.append(Problem("fold", "bad_field", f"fold: {fold!r:.40} is not one of first, last"))
     try:
         local_ms = parse_local(text) if isinstance(text, str) else None
