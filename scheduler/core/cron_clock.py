@@ -8,6 +8,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from scheduler.core.cron_days import (
+    COMMON,
     EVERY_DAY,
     EVERY_MONTH,
     EVERY_WEEKDAY,
@@ -147,7 +148,7 @@ class WallClock:
             return self._days.mask(year, month, first)
         weekdays = self._weekdays >> first
         mask = self._month_days | weekdays if self._either else self._month_days & weekdays
-        return mask & FULL[LENGTHS[is_leap(year)][month]]
+        return mask & FULL[29 if month == 2 and is_leap(year) else COMMON[month]]
 
     def _day_from(self, day: int) -> int | None:
         """The least day (since the epoch) from `day` on; None = none within 41 years."""

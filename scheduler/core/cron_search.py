@@ -30,7 +30,7 @@ _WORTH_A_TABLE: Final = 64
 class Search:
     """A compiled expression in a zone. Holds no more than bits and references; every method is a pure function."""
 
-    __slots__ = ("_view", "gap", "passes", "wall", "zone")
+    __slots__ = ("_moves", "_view", "gap", "passes", "wall", "zone")
 
     def __init__(self, wall: WallClock, zone: Zone, passes: Passes, gap: Gap) -> None:
         self.wall = wall
@@ -38,6 +38,7 @@ class Search:
         self.passes = passes
         self.gap = gap
         self._view = zone.view(passes)
+        self._moves = gap != "skip"
 
     def at_or_after(self, second: int) -> int | None:
         """The least nominal second that is not before `second`; None = none within 41 years or up to the year 9999."""
@@ -51,7 +52,7 @@ class Search:
             second = _FIRST_SECOND
         at = bisect_right(starts, second) - 1
         offset = offsets[at]
-        moved = self._moved_from(view, at, second) if at and self.gap != "skip" else None
+        moved = self._moved_from(view, at, second) if self._moves and at else None
         low = max(begins[at], second) + offset
         local = self.wall.at_or_after(low)
         while local is not None:
@@ -63,7 +64,7 @@ class Search:
             if starts[at] >= limit:
                 starts, begins, ends, offsets, limit = view = self._complete()
             before, offset = offset, offsets[at]
-            if offset > before and local < starts[at] + offset and self.gap != "skip":
+            if offset > before and local < starts[at] + offset and self._moves:
                 if self.gap == "forward":
                     return starts[at]
                 moved = local - before
@@ -89,7 +90,7 @@ class Search:
         high = min(second, ends[at] - 1) + offset
         local = self.wall.at_or_before(high)
         while True:
-            moved = self._moved_to(view, at, second) if at and self.gap != "skip" else None
+            moved = self._moved_to(view, at, second) if self._moves and at else None
             if local is not None and local - offset >= begins[at]:
                 return local - offset if moved is None else max(local - offset, moved)
             if moved is not None or at == 0:
@@ -124,7 +125,7 @@ class Search:
         while at < len(starts) and starts[at] < stop:
             offset = offsets[at]
             total += self.wall.count(max(first, begins[at]) + offset, min(stop, ends[at]) + offset)
-            if at and offset > offsets[at - 1] and self.gap != "skip":
+            if at and offset > offsets[at - 1] and self._moves:
                 total += self._moved_count(view, at, first, stop)
             at += 1
         return total
