@@ -334,6 +334,8 @@ class Shard:
         found = [key for key, _ in zip(self._store.keys(start, end), range(CHUNK), strict=False)]
         if len(found) < CHUNK:
             self._next_expiry = step.now + EXPIRE_EVERY_MS
+        if not found:
+            return
         names = [keys.split_expiry(key)[1] for key in found]
         self._reader.touch(step, names)
         for name in names:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scheduler.shard.step import Step
     from scheduler.simulator.scenario import Scenario
 
-LONGEST_HORIZON_MS = 86_400_000
+LONGEST_HORIZON_MS = 30 * 86_400_000
 SHORTEST_HORIZON_MS = 6_000
 READ_AHEAD = 10_000  # occurrences
 
@@ -117,10 +117,12 @@ class World:
 
     def _next(self, shard: Shard) -> int | None:
         """The next instant with something to do; beyond the horizon the due index knows it."""
-        ahead = self._store.first(keys.DUE + shard.horizon.end + b"\x00", keys.after_prefix(keys.DUE))
         change = shard.next_change(shard.record.seen_until)
-        instants = [i for i in (change, None if ahead is None else instant_of(ahead[1:])) if i is not None]
-        return min(instants) if instants else None
+        if change is not None and change <= instant_of(shard.horizon.end):
+            return change
+        key = self._store.first(keys.DUE + shard.horizon.end + b"\x00", keys.after_prefix(keys.DUE))
+        ahead = None if key is None else instant_of(key[1:])
+        return change if ahead is None or (change is not None and change < ahead) else ahead
 
     def _settle(self, now: int) -> Iterator[Happened]:
         """Everything there is to do at this instant."""
@@ -160,14 +162,13 @@ class World:
 
 def _horizon_ms(scenario: Scenario) -> int:
     """How far ahead to read: far, because that is cheap, but not more occurrences than fit well into memory."""
-    a_day = 0
+    to_come = 0
     for step in scenario.steps:
         if isinstance(step, CommandStep) and step.trigger is not None:
             parsed = parse_trigger(step.trigger, schedule_id=str(step.schedule_id), effective_at=step.at)
             if parsed.trigger is not None:
-                a_day += parsed.trigger.count_between(step.at, step.at + LONGEST_HORIZON_MS)
-    wanted = LONGEST_HORIZON_MS * READ_AHEAD // max(a_day, READ_AHEAD)
-    return max(wanted, SHORTEST_HORIZON_MS)
+                to_come += parsed.trigger.count_between(step.at, step.at + LONGEST_HORIZON_MS)
+    return max(SHORTEST_HORIZON_MS, LONGEST_HORIZON_MS * READ_AHEAD // max(to_come, READ_AHEAD))
 
 
 class _Memory(MemoryStore):
