@@ -43,7 +43,7 @@ class Spec(Message):
     lane: str = "default"
     window_ms: int = 0
     misfire: Any = "fire_once"  # "fire_once" | "skip" | {"catch_up": K}
-    max_lateness_ms: int | None | UnsetType = UNSET  # unset: 86,400,000 (skip: the grace); null: unlimited
+    max_lateness_ms: int | UnsetType | None = UNSET  # unset: 86,400,000 (skip: the grace); null: unlimited
     overlap: Literal["allow", "skip_if_running", "queue_one"] = "allow"
     tracking: Literal["none", "lease"] = "none"
     retry: dict[str, int] | None = None
@@ -169,11 +169,7 @@ class OwedRun(Message):
 class Live(Message):
     """`scheduler.live`: something owed that is not simply a schedule's next nominal. Key `<kind>:<owner>:<id>`.
 
-    kind     key                            written when                              tombstoned when
-    floor    floor:<schedule_id>:           an outage was decided for it               the cursor passed it, or a change absorbed it
-    owed     owed:<schedule_id>:<occ. id>   a nominal waits outside the due index      it is dispatched, suppressed or cancelled
-                                            (its window, an old version's)
-    catchup  catchup:<schedule_id>:<version>  missed nominals are to run under a budget  the last one is dispatched or dropped
+    The kinds, with when each is written and tombstoned, stand in `topics/meanings.py` and in the generated README.
     """
 
     kind: Literal["floor", "owed", "catchup"]
