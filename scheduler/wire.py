@@ -23,6 +23,7 @@ from scheduler.core.model import (
     MisfireKind,
     Nominal,
     Origin,
+    Priority,
     Run,
     Schedule,
     Spec,
@@ -89,14 +90,14 @@ def schedule_to_bytes(schedule: Schedule) -> bytes:
         m.Schedule(
             schedule_id=schedule.schedule_id,
             tenant=tenant_of(schedule.schedule_id),
-            state=schedule.state.value,
+            state=schedule.state,  # type: ignore[arg-type] # its texts are the literal's
             version=schedule.version,
             revision=schedule.revision,
             created_at=format_instant(schedule.created_at),
             updated_at=format_instant(schedule.updated_at),
             effective_at=format_instant(schedule.effective_at),
             floor=_instant(schedule.floor) if schedule.floor != schedule.effective_at else None,
-            spec=spec_to_wire(schedule.spec),
+            spec=_spec_value(schedule.spec),
             completed_at=_instant(schedule.completed_at),
             broken_reason=schedule.broken_reason,
             actor=schedule.actor,
@@ -111,60 +112,106 @@ def schedule_from_bytes(value: bytes) -> Schedule:
     """The schedule of a stored record. Raises StateCorrupted for bytes this service cannot have written."""
     try:
         record = _schedule(value)
-        effective_at = parse_instant(record.effective_at)
-        return Schedule(
-            schedule_id=record.schedule_id,
-            state=State(record.state),
-            version=record.version,
-            revision=record.revision,
-            created_at=parse_instant(record.created_at),
-            updated_at=parse_instant(record.updated_at),
-            effective_at=effective_at,
-            floor=effective_at if record.floor is None else parse_instant(record.floor),
-            spec=_spec_from_wire(record.spec, record.schedule_id),
-            completed_at=_ms(record.completed_at),
-            broken_reason=record.broken_reason,
-            actor=record.actor,
-            reason=record.reason,
-            recent=tuple(_answer_from_wire(answer) for answer in record.recent),
-            older=record.older,
-        )
+        answers = tuple(_answer_from_wire(answer) for answer in record.recent)
+        return _schedule_of(record, answers, record.older)
     except (msgspec.MsgspecError, ValueError, KeyError) as fault:
-        raise StateCorrupted(f"a schedule record cannot be read ({fault}): {value[:200]!r}") from fault
+        raise _unreadable("a schedule record", fault, value) from fault
 
 
-def spec_to_wire(spec: Spec) -> m.Spec:
-    """Defaults are left out, so a stored schedule says no more than its producer did."""
-    misfire: Any = spec.misfire.kind.value
-    if spec.misfire.kind is MisfireKind.CATCH_UP:
-        misfire = {"catch_up": spec.misfire.newest}
-    implied = spec.max_lateness_ms == DEFAULT_MAX_LATENESS_MS and not spec.lateness_given
-    return m.Spec(
-        trigger=Raw(_trigger_bytes(cast("Hashable", spec.trigger))),
-        start=_instant(spec.start),
-        end=_instant(spec.end),
-        calendar=spec.calendar,
-        roll=spec.roll,  # type: ignore[arg-type] # checked by core/spec.py
-        priority=PRIORITY_NAMES[spec.priority],  # type: ignore[arg-type] # the names are the literal's
-        lane=spec.lane,
-        window_ms=spec.window_ms,
-        misfire=misfire,
-        max_lateness_ms=UNSET if implied else spec.max_lateness_ms,
-        overlap=spec.overlap,  # type: ignore[arg-type] # checked by core/spec.py
-        tracking=spec.tracking,  # type: ignore[arg-type] # checked by core/spec.py
-        retry=None if spec.retry is None else dict(zip(_RETRY, spec.retry, strict=True)),
-        timeout_ms=spec.timeout_ms,
-        deadline_ms=spec.deadline_ms,
-        handler=spec.handler,
-        payload=UNSET if spec.payload is None else Raw(spec.payload),
-        labels=dict(spec.labels),
-        owner=spec.owner,
-        description=spec.description,
-        impact=spec.impact,
-        runbook=spec.runbook,
+def plan_from_bytes(value: bytes) -> Schedule:
+    """The same without the answers it remembers: to be read often, never to be stored again."""
+    try:
+        return _schedule_of(_plan(value), (), "")
+    except (msgspec.MsgspecError, ValueError, KeyError) as fault:
+        raise _unreadable("a schedule record", fault, value) from fault
+
+
+class _Plan(msgspec.Struct):
+    """A schedule record as far as planning needs it."""
+
+    schedule_id: str
+    state: str
+    version: int
+    revision: int
+    created_at: str
+    updated_at: str
+    effective_at: str
+    spec: m.Spec
+    floor: str | None = None
+    completed_at: str | None = None
+    broken_reason: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+
+
+_plan = msgspec.json.Decoder(_Plan).decode
+
+
+def _schedule_of(record: m.Schedule | _Plan, recent: tuple[Answer, ...], older: str) -> Schedule:
+    effective_at = _at(record.effective_at)
+    return Schedule(
+        schedule_id=record.schedule_id,
+        state=_STATES[record.state],
+        version=record.version,
+        revision=record.revision,
+        created_at=_at(record.created_at),
+        updated_at=_at(record.updated_at),
+        effective_at=effective_at,
+        floor=effective_at if record.floor is None else _at(record.floor),
+        spec=_spec_from_wire(record.spec, record.schedule_id),
+        completed_at=_ms(record.completed_at),
+        broken_reason=record.broken_reason,
+        actor=record.actor,
+        reason=record.reason,
+        recent=recent,
+        older=older,
     )
 
 
+_STATES = {state.value: state for state in State}
+
+
+def _unreadable(what: str, fault: Exception, value: bytes) -> StateCorrupted:
+    return StateCorrupted(f"{what} cannot be read ({fault}): {value[:200]!r}")
+
+
+@lru_cache(maxsize=64)  # a new definition is written twice: as the schedule and as history
+def _spec_value(spec: Spec) -> Any:
+    """A definition as it stands inside other values. Defaults are left out: it says no more than its producer did."""
+    fields: dict[str, object] = {"trigger": Raw(_trigger_bytes(cast("Hashable", spec.trigger)))}
+    for name, usual in _PLAIN:
+        value = getattr(spec, name)
+        if value is not usual and value != usual:
+            fields[name] = value
+    if spec.start is not None:
+        fields["start"] = format_instant(spec.start)
+    if spec.end is not None:
+        fields["end"] = format_instant(spec.end)
+    if spec.priority is not Priority.NORMAL:
+        fields["priority"] = PRIORITY_NAMES[spec.priority]
+    if spec.misfire.kind is MisfireKind.CATCH_UP:
+        fields["misfire"] = {"catch_up": spec.misfire.newest}
+    elif spec.misfire.kind is not MisfireKind.FIRE_ONCE:
+        fields["misfire"] = spec.misfire.kind
+    if spec.lateness_given or spec.max_lateness_ms != DEFAULT_MAX_LATENESS_MS:
+        fields["max_lateness_ms"] = spec.max_lateness_ms
+    if spec.retry is not None:
+        fields["retry"] = dict(zip(_RETRY, spec.retry, strict=True))
+    if spec.payload is not None:
+        fields["payload"] = Raw(spec.payload)
+    if spec.labels:
+        fields["labels"] = dict(spec.labels)
+    return Raw(_to_json(fields))
+
+
+# Fields that look the same inside and outside, with their defaults.
+_PLAIN = tuple(
+    (name, Spec.__struct_defaults__[Spec.__struct_fields__.index(name) - len(Spec.__struct_fields__)])
+    for name in (
+        "calendar", "roll", "lane", "window_ms", "overlap", "tracking", "timeout_ms", "deadline_ms", "handler", "owner",
+        "description", "impact", "runbook",
+    )
+)  # fmt: skip
 _RETRY = ("max_attempts", "base_ms", "cap_ms")
 
 
@@ -189,7 +236,7 @@ def _spec_from_wire(spec: m.Spec, schedule_id: str) -> Spec:
         deadline_ms=spec.deadline_ms,
         handler=spec.handler,
         payload=None if spec.payload is UNSET else bytes(spec.payload),
-        labels=tuple(sorted(spec.labels.items())),
+        labels=tuple(sorted(spec.labels.items())) if spec.labels else (),
         owner=spec.owner,
         description=spec.description,
         impact=spec.impact,
@@ -200,7 +247,10 @@ def _spec_from_wire(spec: m.Spec, schedule_id: str) -> Spec:
 def _misfire(given: Any) -> Misfire:
     if isinstance(given, dict):
         return Misfire(MisfireKind.CATCH_UP, given["catch_up"])
-    return Misfire(MisfireKind(given))
+    return _MISFIRES[given]
+
+
+_MISFIRES = {kind.value: Misfire(kind) for kind in (MisfireKind.FIRE_ONCE, MisfireKind.SKIP)}
 
 
 @lru_cache(maxsize=4096)
@@ -296,7 +346,7 @@ def record_from_bytes(value: bytes) -> ShardRecord:
     try:
         record = _shard(value)
     except msgspec.MsgspecError as fault:
-        raise StateCorrupted(f"a shard record cannot be read ({fault}): {value[:200]!r}") from fault
+        raise _unreadable("a shard record", fault, value) from fault
     if record.format > FORMAT:
         raise StateCorrupted(
             f"shard {record.shard} was written in record format {record.format}; this version reads up to {FORMAT}: "
@@ -359,7 +409,7 @@ def live_from_bytes(value: bytes) -> m.Live:
     try:
         return _live(value)
     except msgspec.MsgspecError as fault:
-        raise StateCorrupted(f"a live record cannot be read ({fault}): {value[:200]!r}") from fault
+        raise _unreadable("a live record", fault, value) from fault
 
 
 def floor_record(owner: str, floor: int) -> bytes:
@@ -544,13 +594,13 @@ def revision_to_bytes(schedule: Schedule, change: str, command_id: str | None, n
             version=schedule.version,
             revision=schedule.revision,
             change=change,
-            state="deleted" if deleted else schedule.state.value,
+            state="deleted" if deleted else schedule.state,
             at=format_instant(now),
             effective_at=format_instant(schedule.effective_at),
             command_id=command_id,
             actor=schedule.actor,
             reason=schedule.reason,
-            spec=None if deleted else spec_to_wire(schedule.spec),
+            spec=None if deleted else _spec_value(schedule.spec),
         )
     )
 
@@ -634,4 +684,7 @@ def _instant(ms: int | None) -> str | None:
 
 
 def _ms(text: str | None) -> int | None:
-    return None if text is None else parse_instant(text)
+    return None if text is None else _at(text)
+
+
+_at = lru_cache(maxsize=8192)(parse_instant)  # the instants of one record, and of neighbours, are often the same

@@ -238,7 +238,7 @@ def _armed(
     return Decision(
         accepted=True,
         code="created" if before is None else "updated",
-        message=_next_sentence(after, now, late),
+        message=_next_sentence(after, late),
         before=before,
         after=after,
         save=True,
@@ -529,7 +529,7 @@ def _summary(problems: tuple[Problem, ...]) -> str:
     return "; ".join(f"{p.field}: {p.message}" if p.field else p.message for p in problems)
 
 
-def _next_sentence(schedule: Schedule, now: int, late: Settlement) -> str:
+def _next_sentence(schedule: Schedule, late: Settlement) -> str:
     if late.runs:
         return "its instant has just passed, so it was dispatched at once"
     if late.catch_up:
@@ -538,7 +538,7 @@ def _next_sentence(schedule: Schedule, now: int, late: Settlement) -> str:
         return "its instant has passed, longer ago than its policy allows: missed"
     if schedule.state is State.PAUSED:
         return "paused: nothing fires until it is resumed"
-    return "armed" if schedule.next_after(now) is not None else "nothing left to fire"
+    return "armed"
 
 
 def _change_sentence(act: Act, after: Schedule, counts: tuple[tuple[str, int], ...]) -> str:

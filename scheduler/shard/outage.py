@@ -174,7 +174,7 @@ class Outage:
 
     def _definition(self, owner: str, frozen: object) -> Schedule | None:
         if isinstance(frozen, Raw):
-            return wire.schedule_from_bytes(bytes(frozen))
+            return wire.plan_from_bytes(bytes(frozen))
         return self._reader.schedules([owner])[0]
 
 

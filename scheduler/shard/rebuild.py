@@ -109,7 +109,7 @@ class Rebuild:
                 move(batch, name, place, None)
                 continue
             batch.put(keys.schedule(name), value)
-            schedule = wire.schedule_from_bytes(value)
+            schedule = wire.plan_from_bytes(value)
             if name in self._floors:
                 schedule = floored(schedule, self._floors[name])
             move(batch, name, place, standing(schedule, place_of(schedule, self._record)))

@@ -262,7 +262,7 @@ class Shard:
         self._reader.touch(step, [live.owner])
         frozen = live.definition
         definition = (
-            wire.schedule_from_bytes(bytes(frozen)) if isinstance(frozen, Raw) else step.touched[live.owner].schedule
+            wire.plan_from_bytes(bytes(frozen)) if isinstance(frozen, Raw) else step.touched[live.owner].schedule
         )
         nominal = wire.owed_nominal(live)
         if definition is None:

@@ -215,15 +215,17 @@ class Reader:
         self._floors = floors
 
     def schedules(self, ids: list[str]) -> list[Schedule | None]:
-        """The schedules of these ids, floors applied; None where there is none."""
+        """The schedules of these ids, floors applied, to plan with and not to save; None where there is none."""
         values = self._store.get_many([keys.schedule(i) for i in ids])
-        return [self._floored(wire.schedule_from_bytes(v)) if v is not None else None for v in values]
+        return [self._floored(wire.plan_from_bytes(v)) if v is not None else None for v in values]
 
     def touch(self, step: Step, ids: Iterable[str]) -> None:
         """Bring schedules and their places into the step."""
         new = [i for i in dict.fromkeys(ids) if i not in step.touched]
+        values = self._store.get_many([keys.schedule(i) for i in new])
         places = self._store.get_many([keys.place(i) for i in new])
-        for schedule_id, schedule, place in zip(new, self.schedules(new), places, strict=True):
+        for schedule_id, value, place in zip(new, values, places, strict=True):
+            schedule = None if value is None else self._floored(wire.schedule_from_bytes(value))
             step.touched[schedule_id] = Touched(schedule, place)
 
     def floor(self, schedule_id: str) -> int | None:
