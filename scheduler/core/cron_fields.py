@@ -294,8 +294,6 @@ class _Reader:
         field = self.field
         if not text:
             return "a value is missing"
-        if not text.isascii():
-            return "only ASCII letters and digits are read"
         if "?" in text:
             return "`?` belongs to the day fields of the dialects quartz and aws"
         if full := [word for word in re.split(r"[-/#]", text) if word in _FULL_NAMES]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cron import Cron, compile_cron
+from scheduler.core.zones import find_zone
 from tests.support.time_oracle import Expression, nominals
 from tests.support.time_strategies import FOLDS, GAPS, ZONES, expressions, folds, gaps, instants, zones
 
@@ -96,3 +98,15 @@ def test_every_zone_under_every_policy(zone: str) -> None:
                 agree(expression, zone, gap, fold, low, _length(expression, 3))
 
     law()
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(**_ARGUMENTS, year=st.sampled_from([2100, 2101, 2102, 2549, 2550, 2551]) | st.integers(2095, 9990))
+def test_years_beyond_the_tables_agree_as_well(
+    expression: Expression, zone: str, gap: str, fold: str, data: st.DataObject, year: int
+) -> None:
+    """Where only the footer's rule knows, and where years repeat those four centuries earlier."""
+    low = (datetime(year, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    rule_changes = [at for at, _, _ in find_zone(zone).jumps(low, low + 366 * 86_400)]  # type: ignore[union-attr]
+    near = data.draw(st.sampled_from(rule_changes)) if rule_changes else low + data.draw(st.integers(0, 365)) * 86_400
+    agree(expression, zone, gap, fold, near + data.draw(st.integers(-100_000, 100_000)), _length(expression, 3))
