@@ -186,7 +186,8 @@ class Assignment:
         asking, self._asking = self._asking or [], None
         refused = error or next((p.error for p in partitions if p.error is not None), None)
         if refused is not None:
-            event("offsets_refused", logging.WARNING, text=refused.str())
+            # Usual in a rebalance; it matters to those who asked for proof.
+            event("offsets_refused", logging.WARNING if asking else logging.DEBUG, text=refused.str())
             return
         for task in asking:
             if self.tasks.get(task.number) is task:

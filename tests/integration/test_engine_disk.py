@@ -1,0 +1,123 @@
+"""A disk that refuses: the shard says so and is not ready, the others serve; nothing is lost, and it mends itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.node import Cluster, Node, await_ready, wait_until
+from tests.support.verifier import Beat, Dispatches, beats, judge, now_ms
+from topics.client import CommandClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+pytestmark = pytest.mark.broker
+
+MIB = 1024 * 1024
+
+
+def create(cluster: Cluster, schedules: Sequence[Beat]) -> dict[str, int]:
+    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
+        for _, reply in client.send_many([beat.create() for beat in schedules]):
+            assert reply.status == "accepted", reply
+    return {name: at for beat in schedules for name, at in beat.expected().items()}
+
+
+def troubles(node: Node) -> dict[int, str]:
+    """What `/ready` says is wrong, by shard."""
+    shards = (node.state() or {}).get("shards", {})
+    return {int(number): what["trouble"] for number, what in shards.items() if what.get("trouble")}
+
+
+def test_a_store_that_cannot_be_opened(cluster: Cluster) -> None:
+    """A file in place of the directory: one shard is down and says why; the other fires on; then all is caught up."""
+    node = cluster.node().start()
+    await_ready(node)
+    expected = create(cluster, beats(8, now_ms() + 2_000, 8))
+    with Dispatches(cluster) as dispatches:
+        dispatches.await_count(8, words=node.words)
+        node.stop()
+        path = node.data / "stores" / f"{cluster.namespace}-n1" / "0"
+        shutil.rmtree(path)
+        path.write_text("in the way")
+        node.start()
+        wait_until(lambda: 0 in troubles(node), node.words)
+        state = node.state()
+        assert state is not None
+        assert (state["ready"], state["status"], state["live"]) == (False, 503, True)
+        assert str(path) in troubles(node)[0]
+        assert "could not be opened" in troubles(node)[0]
+        wait_until(lambda: phase(node, 1) == "ready", node.words)
+        path.unlink()
+        await_ready(node)
+        dispatches.await_all(expected, words=node.words)
+        assert node.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{node.words(60)}"
+
+
+def phase(node: Node, shard: int) -> str | None:
+    what = (node.state() or {}).get("shards", {}).get(str(shard))
+    return None if what is None else str(what["phase"])
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a few megabytes."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no small file system without the right to mount one: {mounted.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Leave no room; returns the file that takes it."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (MIB, 4096):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return filler
+
+
+def test_a_disk_that_fills_up_while_firing(cluster: Cluster, small_disk: Path) -> None:
+    """Committed, and the store cannot follow: not ready, the text says no space; with room again, nothing was lost."""
+    node = cluster.node(data_dir=small_disk / "data").start()
+    await_ready(node)
+    expected = create(cluster, beats(8, now_ms() + 2_000, 14))
+    with Dispatches(cluster) as dispatches:
+        dispatches.await_count(8, words=node.words)
+        filler = fill(small_disk)
+        # Schedules of a few KB each, so that the log in memory has to reach the disk.
+        bulk = [
+            Beat(f"bulk/{n}", now_ms() + 3_600_000, now_ms() + 7_200_000).create(description="x" * 900)
+            for n in range(200)
+        ]
+        with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
+            replies = client.send_many(bulk)
+            wait_until(lambda: next(replies, None) is None or troubles(node), node.words)
+            wait_until(lambda: any("space" in text.lower() for text in troubles(node).values()), node.words)
+        state = node.state()
+        assert state is not None
+        assert (state["ready"], state["status"]) == (False, 503)
+        filler.unlink()
+        await_ready(node)
+        dispatches.await_all(expected, words=node.words)
+        assert node.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{node.words(60)}"
