@@ -175,9 +175,15 @@ def _unreadable(what: str, fault: Exception, value: bytes) -> StateCorrupted:
     return StateCorrupted(f"{what} cannot be read ({fault}): {value[:200]!r}")
 
 
-@lru_cache(maxsize=64)  # a new definition is written twice: as the schedule and as history
 def _spec_value(spec: Spec) -> Any:
     """A definition as it stands inside other values. Defaults are left out: it says no more than its producer did."""
+    return _new_spec_value(spec) if spec.payload and len(spec.payload) > _LONG else _kept_spec_value(spec)
+
+
+_LONG = 1024  # bytes of payload that are not worth their memory in a cache
+
+
+def _new_spec_value(spec: Spec) -> Any:
     fields: dict[str, object] = {"trigger": Raw(_trigger_bytes(cast("Hashable", spec.trigger)))}
     for name, usual in _PLAIN:
         value = getattr(spec, name)
@@ -202,6 +208,10 @@ def _spec_value(spec: Spec) -> Any:
     if spec.labels:
         fields["labels"] = dict(spec.labels)
     return Raw(_to_json(fields))
+
+
+# A new definition is written twice in its step: as history, and as the schedule when the step is sealed.
+_kept_spec_value = lru_cache(maxsize=4096)(_new_spec_value)
 
 
 # Fields that look the same inside and outside, with their defaults.
