@@ -162,13 +162,14 @@ class World:
 
 def _horizon_ms(scenario: Scenario) -> int:
     """How far ahead to read: far, because that is cheap, but not more occurrences than fit well into memory."""
+    longest = min(LONGEST_HORIZON_MS, scenario.until - scenario.start)
     to_come = 0
     for step in scenario.steps:
         if isinstance(step, CommandStep) and step.trigger is not None:
             parsed = parse_trigger(step.trigger, schedule_id=str(step.schedule_id), effective_at=step.at)
             if parsed.trigger is not None:
-                to_come += parsed.trigger.count_between(step.at, step.at + LONGEST_HORIZON_MS)
-    return max(SHORTEST_HORIZON_MS, LONGEST_HORIZON_MS * READ_AHEAD // max(to_come, READ_AHEAD))
+                to_come += parsed.trigger.count_between(step.at, step.at + longest)
+    return max(SHORTEST_HORIZON_MS, longest * READ_AHEAD // max(to_come, READ_AHEAD))
 
 
 class _Memory(MemoryStore):
