@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from scheduler.core import walk
 from scheduler.core.calendar import Calendar
-from scheduler.core.cron import Cron
+from scheduler.core.cron import Cron, Skipped
 from scheduler.core.cron_clock import WallClock
 from scheduler.core.cron_days import LENGTHS, BusinessDays, Days, is_leap
 from scheduler.core.cron_search import Search
@@ -90,6 +90,10 @@ class Calendared:
     def to_wire(self) -> dict[str, object]:
         """The bare trigger's form: calendar and roll are fields of the schedule beside it."""
         return self.trigger.to_wire()
+
+    def skipped_between(self, a: int, b: int) -> Iterator[Skipped]:
+        """What the gaps in (a, b] swallowed of the days that are worked; see `Cron.skipped_between`."""
+        return self._inner.skipped_between(a, b) if isinstance(self._inner, Cron) else iter(())
 
     def moved_between(self, a: int, b: int, limit: int) -> Iterator[Moved]:
         """What the calendar removed or moved of the first `limit` nominals that the bare trigger has in (a, b]."""

@@ -127,9 +127,8 @@ def notes_on(trigger: Trigger, at: int) -> list[Note]:
 
 def events_between(trigger: Trigger, a: int, b: int, limit: int) -> Iterator[Note]:
     """What did *not* fire in (a, b], or not where the bare rule says: gaps, and what a calendar removed or moved."""
-    cron = _cron_of(trigger)
-    if cron is not None:
-        for lost in islice(cron.skipped_between(a, b), limit):
+    if isinstance(trigger, Cron | Calendared):
+        for lost in islice(trigger.skipped_between(a, b), limit):
             yield Note("skipped", lost.at, f"{lost.local} does not exist: {lost.reason}")
     if isinstance(trigger, Calendared):
         for change in trigger.moved_between(a, b, limit):

@@ -209,6 +209,15 @@ def test_the_preview_shows_what_the_calendar_did() -> None:
     assert "excluded by calendar c@2" in removed.reason
 
 
+def test_a_gap_on_a_closed_day_swallows_nothing() -> None:
+    """What the calendar removed was not there to be lost; on a worked day the record stands."""
+    bare = trigger("30 2 * * *", "America/New_York")
+    a, b = parse_instant("2026-03-01T00:00:00Z"), parse_instant("2026-04-01T00:00:00Z")
+    assert len(list(Calendared(bare, calendar(), "skip", "UTC").skipped_between(a, b))) == 1
+    assert list(Calendared(bare, calendar(working_days=WEEK), "skip", "UTC").skipped_between(a, b)) == []
+    assert list(Calendared(Once(a + 1), calendar(), "skip", "UTC").skipped_between(a, b)) == []
+
+
 def test_nothing_open_is_nothing_found() -> None:
     """A calendar that closes every day a rule names: no fires, within the bound, in either direction."""
     weekend = under_calendar(trigger("0 9 * * SAT,SUN"), calendar(working_days=WEEK), "skip", "UTC")
