@@ -99,7 +99,7 @@ def _drawn(events: Iterator[Event], picture: Picture) -> Iterator[Event]:
 
 
 def _write(lines: Iterator[str]) -> None:
-    """Many lines at once; a reader that goes away (`head`) is no error."""
+    """Many lines at once: a year of events is written in seconds."""
     chunk: list[str] = []
     for line in lines:
         chunk.append(line)

@@ -56,9 +56,8 @@ def test_a_rate_does_not_drift() -> None:
     assert len(starts) == 1001
 
 
-@pytest.mark.parametrize("verb", ["backfill", "replay"])
-def test_what_is_not_there_yet_is_refused_by_name(verb: str) -> None:
-    """P63: until backfills exist, asking for one changes nothing and says so."""
-    ask = {"at": full("12:00"), "command": {"command": verb, "schedule_id": "acme/a"}}
+def test_what_is_not_there_yet_is_refused_by_name() -> None:
+    """A verb of a later version changes nothing and says so."""
+    ask = {"at": full("12:00"), "command": {"command": "replay", "schedule_id": "acme/a"}}
     events = list(simulate({"from": full("12:00"), "until": full("12:01"), "steps": [ask]}))
     assert [(event["event"], event["code"]) for event in events] == [("rejected", "not_supported")]
