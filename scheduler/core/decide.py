@@ -169,7 +169,7 @@ def _update(command: Command, situation: Situation, act: Act) -> Decision:
     spec = parsed.spec
     if spec is None:
         return _refuse_bad(command, situation, parsed.problems)
-    if spec == before.spec and act is not Act.REARM and before.state is not State.BROKEN:
+    if spec == before.spec and act is not Act.REARM:
         return _kept(before, "unchanged", "the definition is already so", parsed.warnings)
     fault = _in_the_past(spec, situation) if spec.trigger != before.spec.trigger else None
     if fault is not None:

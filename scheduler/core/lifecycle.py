@@ -39,7 +39,7 @@ TABLE: Mapping[str, Mapping[State | None, Act]] = {
         _D: Act.COMPARE, _C: Act.COMPARE, _B: Act.COMPARE,
     },
     "update": {
-        None: Act.NOT_FOUND, _A: Act.UPDATE, _P: Act.UPDATE, _D: Act.REARM, _C: Act.NOT_ALLOWED, _B: Act.UPDATE,
+        None: Act.NOT_FOUND, _A: Act.UPDATE, _P: Act.UPDATE, _D: Act.REARM, _C: Act.NOT_ALLOWED, _B: Act.REARM,
     },
     "pause": {
         None: Act.NOT_FOUND, _A: Act.PAUSE, _P: Act.UNCHANGED,
@@ -72,5 +72,58 @@ TRANSITIONS: Mapping[Act, State] = {
 }
 
 
+OWN_TRANSITIONS = (
+    (_A, _D, "its last nominal is decided and nothing of it is owed"),
+    (_A, _B, "this node cannot fire it: its zone or lane is gone"),
+    (_P, _D, "resume, with no nominal left"),
+    (_P, _B, "resume of one that was broken when it was paused"),
+    (_D, None, "a day later"),
+)
+"""What happens beside a command's usual effect: from, to (None: forgotten), why."""
+
+
 def act_for(verb: str, state: State | None) -> Act:
     return TABLE[verb][state]
+
+
+def drawing() -> str:
+    """`ops/lifecycle.md`: the states, what leads from one to the other, and the whole table."""
+    edges: dict[tuple[str, str], list[str]] = {}
+    for verb, row in TABLE.items():
+        for state, act in row.items():
+            after = None if act is Act.DELETE else TRANSITIONS.get(act, state)
+            if act in TRANSITIONS or act is Act.DELETE:
+                edges.setdefault((_node(state), _node(after)), []).append(verb)
+    for state, after, why in OWN_TRANSITIONS:
+        edges.setdefault((_node(state), _node(after)), []).append(why)
+    lines = [f"    {start} --> {end}: {', '.join(reasons)}" for (start, end), reasons in edges.items()]
+    states = (None, *State)
+    head = " | ".join("absent" if state is None else state.value for state in states)
+    rows = [
+        f"| {verb} | " + " | ".join(f"{row[state].value}" for state in states) + " |" for verb, row in TABLE.items()
+    ]
+    return "\n".join(
+        [
+            "# The life of a schedule",
+            "",
+            "Generated from `scheduler/core/lifecycle.py`, which decides by the same table; a test compares the two.",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            *lines,
+            "```",
+            "",
+            f"| command | {head} |",
+            "|---" * (len(states) + 1) + "|",
+            *rows,
+            "",
+            "`already_exists` is `unchanged` where an active or paused schedule has the same definition. `re-armed`",
+            "needs a later nominal and is `never_fires` without one; its reply says `updated`. Codes that refuse:",
+            "`already_exists`, `not_found`, `not_allowed`.",
+            "",
+        ]
+    )
+
+
+def _node(state: State | None) -> str:
+    return "[*]" if state is None else state.value

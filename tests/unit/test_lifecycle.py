@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler.core.lifecycle import TABLE, TRANSITIONS, Act, act_for
+from scheduler.core.lifecycle import TABLE, TRANSITIONS, Act, act_for, drawing
 from scheduler.core.model import State
 from tests.support.driver import Driver
 
@@ -174,6 +175,12 @@ def test_every_transition_is_used() -> None:
     used = {act for row in TABLE.values() for act in row.values()}
     assert set(TRANSITIONS) <= used
     assert used == set(Act)
+
+
+def test_the_drawing_is_what_the_table_says() -> None:
+    """Renew it with `python -c 'from scheduler.core.lifecycle import drawing; print(drawing(), end="")'`."""
+    page = Path(__file__).parents[2] / "ops" / "lifecycle.md"
+    assert page.read_text(encoding="utf-8") == drawing()
 
 
 @pytest.mark.parametrize("state", list(STATES))
