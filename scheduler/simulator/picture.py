@@ -154,9 +154,9 @@ class Picture:
             yield _shape(kind, x, _TOP + row * _ROW + _ROW / 2, words)
 
     def _legend(self, top: float) -> Iterator[str]:
-        for index, (kind, (_, _, words)) in enumerate(_KINDS.items()):
+        for index, (kind, (_, shape, words)) in enumerate(_KINDS.items()):
             x, y = 24 + 380 * (index % 3), top + 18 * (index // 3)
-            yield _shape(kind, x, y, words)
+            yield _shape(kind, x, y + (10 if shape == "tick" else 0), words)  # a tick stands above its line
             yield f'<text x="{x + 14}" y="{y + 4}">{words}</text>'
         index = len(_KINDS)
         x, y = 24 + 380 * (index % 3), top + 18 * (index // 3)
