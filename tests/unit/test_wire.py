@@ -32,7 +32,7 @@ from topics.codec import decode
 
 NOW = 1_767_268_800_000
 INSTANTS = st.integers(0, 4_102_444_800_000)
-TEXTS = st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable())
+TEXTS = st.text(alphabet="aZ09 \"\\é☃{}:", min_size=1, max_size=8)
 MAYBE = st.one_of(st.none(), TEXTS)
 
 
@@ -105,7 +105,7 @@ def simple(**fields: Any) -> Schedule:
     )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(SCHEDULES)
 def test_a_schedule_comes_back_as_it_was(schedule: Schedule) -> None:
     """The public record is the changelog: nothing of a schedule is lost in it, and it is a message of its topic."""
@@ -168,7 +168,7 @@ KEYS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     made(
         ShardRecord,
@@ -195,7 +195,7 @@ def test_a_shard_record_of_a_newer_format_is_refused() -> None:
         wire.record_from_bytes(value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(schedule=SCHEDULES, at=INSTANTS, wait=st.integers(0, 10**6), origin=st.sampled_from(Origin))
 def test_a_dispatch_is_a_dispatch(schedule: Schedule, at: int, wait: int, origin: Origin) -> None:
     """The quickly made bytes are what the message type says, field by field."""
