@@ -102,8 +102,9 @@ _TABLE: Final[dict[str, _Row]] = {
         carries="everything owed that is not simply a schedule's next nominal. A changelog",
     ),
     SHARDS: _Row(
-        key="shard, or shard/queue", writer="shard", readers="shard (restore), operators", message="Shard",
-        carries="input positions, seen_until, cursor and token counter of a shard, rewritten by every step",
+        key="shard, or shard/zones", writer="shard", readers="shard (restore), operators", message="Shard",
+        carries="input positions, seen_until, cursor and token counter of a shard, rewritten by every step; the "
+        "zones its schedules use ([Zones](#zones)), when they change",
     ),
     OCCURRENCES: _Row(
         key="occurrence_id, in the partition of its owner", writer="shard", readers="anyone", message="Occurrence",
@@ -142,12 +143,13 @@ _TABLE: Final[dict[str, _Row]] = {
         broker_time=True,
     ),
     TENANTS: _Row(
-        key="id@version", writer="operators, GitOps", readers="shard", rule="1",
+        key="id@version", writer="operators, GitOps", readers="shard", rule="1", message="Tenant",
         carries="quotas, weights, lanes and keys of tenants",
     ),
     CALENDARS: _Row(
         key="id@version", writer="operators, GitOps", readers="shard", rule="1",
-        carries="business calendars: dates, weekly rules, holidays",
+        carries="business calendars: dates, weekly rules, holidays; the highest version of a name counts",
+        message="Calendar",
     ),
 }  # fmt: skip
 

@@ -54,21 +54,26 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "command": "what is asked",
         "schedule_id": _SCHEDULE_ID + "; decides the shard, whatever the record's key is",
         "command_id": _COMMAND_ID + "; a repeat gets the same answer and has one effect",
-        "expected_revision": "refuse unless the schedule is at this revision",
+        "expected_revision": "refuse unless the schedule is at this revision; with `effective_from`: now and then",
         "actor": "who asks; kept in the history",
         "reason": "why; kept in the history",
         "reply_to": "another allowed topic for the reply",
         "preview": "put the next so many occurrences into the reply",
         "dry_run": "answer as if, change nothing",
-        "effective_from": "let the change count from a later instant",
+        "effective_from": (
+            "let the change count from a later instant: it is decided then, as if it had been sent then; "
+            "create, update, pause, resume, cancel, delete"
+        ),
         "spec": "create: the whole spec; update: the top-level fields to replace, null restores a default",
         "catch_up": "resume: run what the pause suppressed",
         "supersede": "update: cancel what the old definition still owes",
         "payload": "trigger: instead of the schedule's own",
-        "from": "backfill: first nominal, inclusive",
-        "until": "backfill: first nominal that is not included",
-        "only_missing": "backfill: leave out what was dispatched",
-        "per_s": "backfill: at most so many a second",
+        "from": "backfill: first instant of the range, inclusive",
+        "until": "backfill: first instant that is not included; cut to what has passed and is decided",
+        "only_missing": (
+            "backfill: leave out what was dispatched, under whatever version; false: run it again, as a new attempt"
+        ),
+        "per_s": "backfill: at most so many a second; the tenant's catch-up budget bounds it as well",
     },
     "Problem": {
         "field": "path of the field, as in `spec.trigger.cron`; empty for the command as a whole",
@@ -127,7 +132,13 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "actor": _ACTOR + ", of the last change",
         "reason": _REASON + ", of the last change",
         "recent": "the last eight commands with their answers, for repeats",
+        "calendar_version": "the version of `spec.calendar` its nominals follow",
         "older": "short hashes of earlier command ids: their repeats are answered `stale_command`",
+    },
+    "Stretch": {
+        "first": "the oldest nominal",
+        "last": "the newest nominal",
+        "attempt": "their last attempt under the backfill's version; 0: they ran under another version only",
     },
     "OwedRun": {
         "scheduled_for": _SCHEDULED_FOR,
@@ -144,10 +155,29 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "topic": "owed: the dispatch topic it will go to",
         "dispatch": "owed: the dispatch value, ready to be sent",
         "version": "of the schedule it belongs to",
-        "priority": "catchup: 0 (critical) to 3 (background)",
+        "priority": "catchup, backfill: 0 (critical) to 3 (background)",
         "runs": "catchup: what is still to run, oldest first",
-        "definition": "catchup: the schedule record it belongs to, once that has a newer version",
-        "seen_at": "catchup: the first look after the outage; lateness is judged there",
+        "definition": (
+            "the schedule record it belongs to; catchup, owed: once that has a newer version, backfill: always"
+        ),
+        "seen_at": (
+            "catchup: the first look after the outage, where lateness is judged; backfill, change: when it was accepted"
+        ),
+        "command": "change: the command as it was sent",
+        "command_id": "backfill, change: of the command that asked for it",
+        "first": "backfill: the first instant of its range",
+        "until": "backfill: the first instant behind its range",
+        "after": "backfill: nominals up to here are dealt with",
+        "per_s": "backfill: at most so many a second",
+        "only_missing": "backfill: what ran before is left out; else run again as a new attempt",
+        "counted": "backfill: a dry run, which only counts",
+        "informed": "backfill: whether it is known what ran before; until then nothing is dispatched",
+        "ran": "backfill: what ran before, behind `after`",
+        "owed": "backfill: nominals that were owed in another way when it was accepted, and are left to that",
+        "total": "backfill: nominals in its range",
+        "dispatched": "backfill: how many it has run",
+        "left_out": "backfill: how many it leaves out",
+        "remaining": "backfill: how many it has still to run; at most, until `informed`",
     },
     "Cursor": {
         "available_at": "the instant reached",
@@ -174,6 +204,42 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "tz_version": "the time-zone tables in use",
         "generation": "of the region",
         "at": "when the step was decided",
+        "calendars": "name -> the version of the calendar by which the shard's schedules are planned",
+        "zones_step": "the step that last wrote the record `<shard>/zones` beside this one; 0: there is none",
+    },
+    "ZoneMark": {
+        "zone": "its IANA name",
+        "taken_at": "the instant from which the next 400 days are described",
+        "fingerprint": "a digest of `offsets`; other tables that give another one re-plan the zone's schedules",
+        "offsets": "from each instant on: local time minus UTC in seconds",
+    },
+    "Zones": {
+        "shard": "its number",
+        "step": "number of the step that wrote this",
+        "tz_version": "the time-zone tables by which `zones` was taken",
+        "zones": "every zone a schedule of the shard has used",
+        "replan_since": (
+            "newer tables were found then, and schedules are being re-planned: those with an earlier `effective_at` "
+            "may still be planned by `tz_version`"
+        ),
+    },
+    "DateRange": {"from": "the first date, as `2026-12-24`", "to": "the last date, included"},
+    "HolidaysOf": {
+        "country": "its ISO 3166-1 code, as `DE`",
+        "subdivision": "its ISO 3166-2 code without the country, as `BY`; absent: the holidays of the whole country",
+    },
+    "Calendar": {
+        "name": "what `spec.calendar` names: 1 to 100 of `a-z`, `0-9`, `.`, `_`, `-`, a letter or digit first",
+        "version": "grows with every change; the highest one counts",
+        "working_days": "the weekdays that are worked, as `MON`; absent: all",
+        "exclude_dates": "dates on which nothing runs, as `2026-12-24`",
+        "exclude_ranges": "the same, from one date to another",
+        "include_dates": "dates that are worked whatever else says",
+        "holidays": "public holidays of countries, on which nothing runs",
+        "description": "for people",
+        "deleted": "the calendar is gone: schedules that name it are broken until a later version brings it back",
+        "at": "when this version was made",
+        "actor": "who made it",
     },
     "Dispatch": {
         "occurrence_id": _OCCURRENCE_ID + "; the same after every retry, crash and replay: deduplicate on it",
@@ -212,7 +278,10 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "tenant": _TENANT,
         "version": _VERSION,
         "revision": _REVISION,
-        "change": "the command, or what the scheduler did by itself: `completed`, `expired`, `broken`, `re-planned`",
+        "change": (
+            "the command's effect, or what the scheduler did by itself: `completed`, `expired`, `broken`, "
+            "`re-planned`, `backfilled`, `change_refused`"
+        ),
         "state": "after the change",
         "at": "when it was decided",
         "effective_at": _EFFECTIVE_AT,
@@ -220,6 +289,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "actor": _ACTOR,
         "reason": _REASON,
         "spec": "the whole definition after the change",
+        "counts": "of a backfill: `nominals` in its range, `dispatched`, `left_out`",
     },
     "Rejected": {
         "reason": "what is wrong with it, in words",
@@ -231,6 +301,16 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "key_base64": "the record's key",
         "value_base64": "the record's value; absent: it was null",
         "value_text": "the value again, where it is UTF-8",
+    },
+    "Tenant": {
+        "tenant": "whose it is",
+        "version": "grows by one with each record; the highest counts",
+        "catch_up_per_s": "catch-up and backfill occurrences a second over all shards; absent: the cluster's default",
+        "weight": "its share where tenants compete",
+        "quotas": "limits by name",
+        "description": "who they are",
+        "at": "when it was applied",
+        "actor": "who applied it",
     },
     "ClockProbe": {
         "process": "the scheduler process that sent it",
@@ -270,5 +350,19 @@ LIVE_KINDS: Final = (
         value="`runs`, `version`, `priority`, `seen_at`, `definition`",
         written="missed nominals are to run under a budget",
         tombstoned="the last one is dispatched or dropped",
+    ),
+    LiveKind(
+        kind="backfill",
+        key="`backfill:<schedule_id>:<command_id>`",
+        value="`first`, `until`, `after`, `definition`, `ran`, `owed`, and its progress in `dispatched`, `remaining`",
+        written="a backfill is accepted; again when it is known what ran, and with every step that dispatches of it",
+        tombstoned="nothing remains, or it is cancelled, or the schedule is cancelled or deleted",
+    ),
+    LiveKind(
+        kind="change",
+        key="`change:<schedule_id>:<command_id>`",
+        value="`command`, `available_at` (its `effective_from`), `seen_at`",
+        written="a change with an `effective_from` in the future is accepted",
+        tombstoned="it is decided, or the schedule is cancelled or deleted",
     ),
 )

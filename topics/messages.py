@@ -62,8 +62,8 @@ class Command(Message):
     """`scheduler.commands`: what a producer asks of a schedule. `command_id` makes it idempotent."""
 
     command: Literal[
-        "create", "update", "pause", "resume", "cancel", "delete", "trigger", "preview", "backfill", "replay",
-        "submit-run", "cancel-run", "retry-run",
+        "create", "update", "pause", "resume", "cancel", "delete", "trigger", "preview", "backfill",
+        "cancel-backfill", "replay", "submit-run", "cancel-run", "retry-run",
     ]  # fmt: skip
     schedule_id: str
     command_id: str | None = None
@@ -155,7 +155,16 @@ class Schedule(Message):
     actor: str | None = None
     reason: str | None = None
     recent: list[RecentCommand] = []
+    calendar_version: int | None = None  # of `spec.calendar`: the version its nominals follow
     older: str = ""  # short hashes of command ids before `recent`, so that a very late repeat is `stale_command`
+
+
+class Stretch(Message):
+    """Neighbouring nominals that were dispatched before, as a backfill found them."""
+
+    first: Instant
+    last: Instant
+    attempt: int = 1
 
 
 class OwedRun(Message):
@@ -172,7 +181,7 @@ class Live(Message):
     The kinds, with when each is written and tombstoned, stand in `topics/meanings.py` and in the generated README.
     """
 
-    kind: Literal["floor", "owed", "catchup"]
+    kind: Literal["floor", "owed", "catchup", "backfill", "change"]
     owner: str
     floor: Instant | None = None
     occurrence_id: str | None = None
@@ -183,8 +192,23 @@ class Live(Message):
     version: int | None = None
     priority: int = 2  # catchup: 0 (critical) to 3
     runs: list[OwedRun] = []  # catchup: what is still to run, oldest first
-    definition: Raw | UnsetType = UNSET  # catchup: the schedule record it belongs to, once that has a newer version
-    seen_at: Instant | None = None  # catchup: the first look after the outage; lateness is judged there
+    definition: Raw | UnsetType = UNSET  # the schedule record it belongs to; catchup: once that has a newer version
+    seen_at: Instant | None = None  # catchup: the first look after the outage, where lateness is judged; else accepted
+    command: Raw | UnsetType = UNSET  # change: the command as it was sent
+    command_id: str | None = None  # backfill, change
+    first: Instant | None = None  # backfill: the range [first, until)
+    until: Instant | None = None
+    after: Instant | None = None  # backfill: dealt with up to here
+    per_s: int | None = None
+    only_missing: bool = True
+    counted: bool = False  # backfill: a dry run, which only counts
+    informed: bool = False  # backfill: what ran is known
+    ran: list[Stretch] = []
+    owed: list[Instant] = []
+    total: int = 0
+    dispatched: int = 0
+    left_out: int = 0
+    remaining: int = 0
 
 
 class Cursor(Message):
@@ -220,6 +244,57 @@ class Shard(Message):
     tz_version: str = ""
     generation: int = 0
     at: Instant | None = None
+    calendars: dict[str, int] = {}  # name -> the version its schedules are planned by
+    zones_step: int = 0  # the step that last wrote the record `<shard>/zones`
+
+
+class ZoneMark(Message):
+    """One zone as a shard's schedules were planned by it: its clock over the 400 days from `taken_at`."""
+
+    zone: str
+    taken_at: Instant
+    fingerprint: str
+    offsets: dict[Instant, int]  # from this instant on -> local time minus UTC, in seconds
+
+
+class Zones(Message):
+    """`scheduler.shards`, key `<shard>/zones`: the zones a shard's schedules use, by the tables they are planned by."""
+
+    shard: int
+    step: int
+    tz_version: str
+    zones: list[ZoneMark] = []
+    replan_since: Instant | None = None  # schedules older than this are still planned by `tz_version`
+
+
+class DateRange(Message):
+    """Dates from `from` to `to`, both included, as `2026-12-24`."""
+
+    from_: str = msgspec.field(name="from")
+    to: str
+
+
+class HolidaysOf(Message):
+    """The public holidays of a country, or of one of its subdivisions, by their ISO codes."""
+
+    country: str
+    subdivision: str | None = None
+
+
+class Calendar(Message):
+    """`scheduler.calendars`: one version of a business calendar. Key `<name>@<version>`; the highest version counts."""
+
+    name: str
+    version: int
+    working_days: list[str] | None = None
+    exclude_dates: list[str] = []
+    exclude_ranges: list[DateRange] = []
+    include_dates: list[str] = []
+    holidays: list[HolidaysOf] = []
+    description: str | None = None
+    deleted: bool = False
+    at: Instant | None = None
+    actor: str | None = None
 
 
 class Dispatch(Message):
@@ -267,7 +342,7 @@ class Revision(Message):
     tenant: str
     version: int
     revision: int
-    change: str  # the command, or what the scheduler did by itself: completed, expired, broken, re-planned
+    change: str  # the command's effect, or what the scheduler did by itself: completed, backfilled, broken, ...
     state: str
     at: Instant
     effective_at: Instant | None = None
@@ -275,6 +350,7 @@ class Revision(Message):
     actor: str | None = None
     reason: str | None = None
     spec: Spec | None = None
+    counts: dict[str, int] = {}  # of a backfill: nominals, dispatched, left_out
 
 
 class Rejected(Message):
@@ -289,6 +365,19 @@ class Rejected(Message):
     key_base64: str | None = None
     value_base64: str | None = None
     value_text: str | None = None  # when the bytes are UTF-8
+
+
+class Tenant(Message):
+    """`scheduler.tenants`, key `<tenant>@<version>`: what a tenant may use. The newest version counts."""
+
+    tenant: str
+    version: int
+    catch_up_per_s: float | None = None
+    weight: int = 1
+    quotas: dict[str, int] = {}
+    description: str | None = None
+    at: Instant | None = None
+    actor: str | None = None
 
 
 class ClockProbe(Message):

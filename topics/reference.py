@@ -36,7 +36,10 @@ MESSAGES: Final[tuple[type[messages.Message], ...]] = (
     messages.Revision,
     messages.Rejected,
     messages.Live,
+    messages.Tenant,
     messages.Shard,
+    messages.Zones,
+    messages.Calendar,
     messages.ClockProbe,
 )
 PARTS: Final[tuple[type[messages.Message], ...]] = (
@@ -44,8 +47,12 @@ PARTS: Final[tuple[type[messages.Message], ...]] = (
     messages.Planned,
     messages.RecentCommand,
     messages.OwedRun,
+    messages.Stretch,
     messages.Cursor,
     messages.Backlog,
+    messages.ZoneMark,
+    messages.DateRange,
+    messages.HolidaysOf,
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.core.calendars import NO_CALENDARS, Calendars, bare, under_newest
 from scheduler.core.identity import is_lane
 from scheduler.core.model import (
     DAY_MS,
@@ -47,6 +48,7 @@ class SpecContext(Struct, frozen=True):
     schedule_id: str
     effective_at: int
     previous: Spec | None = None
+    calendars: Calendars = NO_CALENDARS
 
 
 class ParsedSpec(Struct, frozen=True):
@@ -91,6 +93,8 @@ def parse_spec(fields: Mapping[str, object], context: SpecContext) -> ParsedSpec
     if spec.lateness_given and spec.max_lateness_ms == DEFAULT_MAX_LATENESS_MS and spec.misfire.kind != "skip":
         spec = replace(spec, lateness_given=False)
     problems += _contradictions(spec)
+    if spec.calendar is not None or (context.previous is not None and context.previous.calendar is not None):
+        spec = _under_calendar(spec, context.calendars, problems)
     return ParsedSpec(None if problems else spec, tuple(problems), tuple(warnings))
 
 
@@ -107,10 +111,21 @@ def _trigger(
     trigger = parsed.trigger
     if isinstance(trigger, Every) and isinstance(given, dict) and given.get("anchor") is None:
         # No anchor given: the same period applied again is the same rule and keeps its grid.
-        before = context.previous.trigger if context.previous else None
+        before = bare(context.previous.trigger) if context.previous else None
         if isinstance(before, Every) and before.every_ms == trigger.every_ms:
             trigger = before
     values["trigger"] = trigger
+
+
+def _under_calendar(spec: Spec, calendars: Calendars, problems: list[Problem]) -> Spec:
+    """The definition by the newest version of its calendar, or by none if it names none any more."""
+    if spec.calendar is None:
+        return replace(spec, trigger=bare(spec.trigger))
+    trigger = under_newest(spec.trigger, spec.calendar, spec.roll, calendars)
+    if isinstance(trigger, Problem):
+        problems.append(trigger)
+        return spec
+    return replace(spec, trigger=trigger)
 
 
 def _contradictions(spec: Spec) -> list[Problem]:
@@ -149,15 +164,6 @@ def _only(choice: str, *later: str) -> Callable[[object], str]:
         if given in later:
             raise Refused(f"{given!r} is not supported by this version; use {choice!r}", "not_supported")
         return _choice(choice, *later)(given)
-
-    return read
-
-
-def _later(what: str) -> Callable[[object], object]:
-    """A field that is known and not carried out yet: refused, since ignoring it would run work on the wrong days."""
-
-    def read(_given: object) -> object:
-        raise Refused(f"{what} are not supported by this version; leave the field out", "not_supported")
 
     return read
 
@@ -252,7 +258,7 @@ FIELDS: Mapping[str, Callable[[object], object]] = {
     "trigger": lambda given: given,  # read by _trigger, which needs the context
     "start": _instant,
     "end": _instant,
-    "calendar": _later("calendars"),
+    "calendar": _text(100),
     "roll": _choice("skip", "next", "previous"),
     "priority": _priority,
     "lane": _lane,

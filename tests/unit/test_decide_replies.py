@@ -302,7 +302,7 @@ def test_every_mistake_is_named_at_once() -> None:
         ({"overlap": "skip_if_running"}, "not_supported"),
         ({"overlap": "queue_one"}, "not_supported"),
         ({"retry": {"max_attempts": 3}}, "not_supported"),
-        ({"calendar": "de"}, "not_supported"),
+        ({"calendar": "de"}, "unknown_calendar"),
         ({"trigger": {"at": "2020-01-01T00:00:00Z"}}, "in_past"),
         ({"trigger": {"at": "2026-06-01T00:00:00Z"}, "end": "2026-05-01T00:00:00Z"}, "never_fires"),
         ({"trigger": {"every_ms": 999}}, "bad_field"),
