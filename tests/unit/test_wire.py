@@ -32,7 +32,7 @@ from topics.codec import decode
 
 NOW = 1_767_268_800_000
 INSTANTS = st.integers(0, 4_102_444_800_000)
-TEXTS = st.text(alphabet="aZ09 \"\\é☃{}:", min_size=1, max_size=8)
+TEXTS = st.text(alphabet='aZ09 "\\é☃{}:', min_size=1, max_size=8)
 MAYBE = st.one_of(st.none(), TEXTS)
 
 
