@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BATCH = 2_000
 SILENCE_S = 15.0  # without a record or an end: something is wrong with the brokers
+BOUNDS_S = 5.0  # a question about a topic; a closing shard waits no longer
 TAIL = 200  # of the shard topic: its newest record is all that counts, and every step writes one
 PROGRESS_EVERY = 100_000
 
@@ -77,7 +78,7 @@ class Restore:
         """The first offset of this shard's partition, and the one after the last."""
         try:
             found = self._consumer.get_watermark_offsets(
-                TopicPartition(self._namespace + topic, self._shard), timeout=SILENCE_S
+                TopicPartition(self._namespace + topic, self._shard), timeout=BOUNDS_S
             )
         except KafkaException as fault:
             raise self._failed(topic, fault) from fault

@@ -215,7 +215,7 @@ class ShardTask:
         began = time.monotonic()
         changelogs = {around.settings.namespace + base: base for base in ORDER}
         producer = transactional_producer(around.settings, self.number)
-        transaction = Transaction(producer, around.plain, around.catalogue.commands, changelogs)
+        transaction = Transaction(producer, around.plain, around.catalogue.commands, changelogs, lambda: self._closing)
         transaction.init()
         now = self._time()
         if now is None:

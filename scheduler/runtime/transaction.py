@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from scheduler.errors import Retriable
+from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import reaction_to
 from scheduler.shard.rebuild import mark_applied
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from confluent_kafka import Message, Producer
 
@@ -27,12 +28,21 @@ if TYPE_CHECKING:
 INIT_S = 10.0
 COMMIT_S = 10.0
 FORWARD_S = 10.0
+SLICE_S = 0.5  # a call is resumed so often, and given up at once when the shard is to close
 
 
 class Transaction:
     """Commits steps of one shard through its transactional producer. `changelogs`: full topic name to base name."""
 
-    def __init__(self, producer: Producer, plain: Producer, commands_topic: str, changelogs: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        plain: Producer,
+        commands_topic: str,
+        changelogs: Mapping[str, str],
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._stopped = stopped
         self._producer = producer
         self._plain = plain
         self._commands_topic = commands_topic
@@ -40,10 +50,7 @@ class Transaction:
 
     def init(self) -> None:
         """Fence whoever had the transactional id, and abort what it left open. Raises Fenced or Retriable."""
-        try:
-            self._producer.init_transactions(INIT_S)
-        except KafkaException as fault:
-            raise reaction_to(fault, "init_transactions") from fault
+        self._patiently(self._producer.init_transactions, INIT_S, "init_transactions")
 
     def commit(self, step: Step) -> float:
         """Commit one step; returns the seconds it took. Raises Fenced or Retriable, after which nothing is known.
@@ -59,14 +66,28 @@ class Transaction:
         try:
             self._producer.begin_transaction()
             self._produce(step, applied)
-            self._producer.commit_transaction(COMMIT_S)
+            self._patiently(self._producer.commit_transaction, COMMIT_S, "commit")
         except KafkaException as fault:
-            raise reaction_to(fault, "commit") from fault
+            raise reaction_to(fault, "produce") from fault
         except BufferError as fault:
             raise Retriable(f"produce: the client's queue is full ({fault})") from fault
         for topic, offset in applied.items():
             mark_applied(step.batch, self._changelogs[topic], offset + 1)
         return time.monotonic() - began
+
+    def _patiently(self, call: Callable[[float], object], seconds: float, doing: str) -> None:
+        """Make a call that may be resumed when its time is over, until it is done, fails or the shard closes."""
+        deadline = Deadline(seconds)
+        while True:
+            try:
+                call(SLICE_S)
+            except KafkaException as fault:
+                error = fault.args[0]
+                resumable = error.code() == KafkaError._TIMED_OUT and error.retriable()  # noqa: SLF001 - its name
+                if not resumable or not deadline.left() or self._stopped():
+                    raise reaction_to(fault, doing) from fault
+            else:
+                return
 
     def _produce(self, step: Step, applied: dict[str, int]) -> None:
         produce = self._producer.produce

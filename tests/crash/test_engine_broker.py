@@ -1,0 +1,107 @@
+"""The brokers fail, or the network to them: what is committed stays, what is unknown is read again, none is doubled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scheduler.local.settings import HOST
+from tests.support.node import Cluster, await_ready, owners, wait_until
+from tests.support.proxy import END_TXN, Proxy, proxied_broker
+from tests.support.verifier import Beat, Dispatches, beats, judge, now_ms
+from topics.client import CommandClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scheduler.local import Broker
+
+pytestmark = pytest.mark.broker
+
+
+def create(cluster: Cluster, schedules: Sequence[Beat]) -> dict[str, int]:
+    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
+        for _, reply in client.send_many([beat.create() for beat in schedules]):
+            assert reply.status == "accepted", reply
+    return {name: at for beat in schedules for name, at in beat.expected().items()}
+
+
+def test_the_broker_is_killed_while_firing(make_cluster: Callable[..., Cluster], private_broker: Broker) -> None:
+    """SIGKILL of the only broker in the middle of steps, and again: the same process goes on when it is back."""
+    cluster = make_cluster(private_broker)
+    node = cluster.node().start()
+    await_ready(node)
+    expected = create(cluster, beats(8, now_ms() + 1_500, 16))
+    with Dispatches(cluster) as dispatches:
+        for _ in range(2):
+            dispatches.await_count(12, words=node.words)
+            private_broker.kill()
+            private_broker.restart()
+        dispatches.await_all(expected, words=node.words)
+        assert node.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{node.words(60)}"
+
+
+@pytest.fixture
+def proxied(make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, Proxy]]:
+    """A scheduler whose broker also answers through a proxy."""
+    with proxied_broker(monkeypatch) as (broker, proxy):
+        cluster = make_cluster(broker)
+        yield cluster, proxy
+        cluster.close()
+
+
+def behind(cluster: Cluster, proxy: Proxy) -> Cluster:
+    """The same cluster as seen through the proxy."""
+    return replace(cluster, bootstrap_servers=f"{HOST}:{proxy.port}")
+
+
+@pytest.mark.parametrize(("times", "hang_up"), [(1, True), (8, False)], ids=["connection lost", "silence"])
+def test_the_answer_to_a_commit_is_lost(proxied: tuple[Cluster, Proxy], times: int, *, hang_up: bool) -> None:
+    """Committed, and the shard does not know: the client asks again, or all is read again; nothing is repeated."""
+    cluster, proxy = proxied
+    seen_by_node = behind(cluster, proxy)
+    node = seen_by_node.node().start()
+    cluster.nodes += seen_by_node.nodes
+    await_ready(node)
+    expected = create(cluster, beats(8, now_ms() + 1_500, 12))
+    with Dispatches(cluster) as dispatches:
+        dispatches.await_count(8, words=node.words)
+        proxy.lose(END_TXN, times, hang_up=hang_up)
+        dispatches.read_until(lambda: not proxy.losing(END_TXN) or node.events("shard_failed"), node.words)
+        proxy.lose(END_TXN, 0, hang_up=False)
+        dispatches.await_all(expected, words=node.words)
+        assert node.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{node.words(60)}"
+    # The client resumes a commit whose connection broke; one that stays silent is ambiguous.
+    assert {event["why"] for event in node.events("shard_failed")} == (set() if hang_up else {"retriable"})
+
+
+def test_cut_off_during_a_commit_and_back_again(proxied: tuple[Cluster, Proxy]) -> None:
+    """A hangs in a commit behind a dead network, B takes over, A returns: one owner each, never none, none doubled."""
+    cluster, proxy = proxied
+    seen_by_a = behind(cluster, proxy)
+    a, b = seen_by_a.node("a"), cluster.node("b")
+    cluster.nodes += seen_by_a.nodes
+    a.start()
+    await_ready(a)
+    expected = create(cluster, beats(8, now_ms() + 1_500, 16))
+    with Dispatches(cluster) as dispatches:
+        dispatches.await_count(8, words=a.words)
+        proxy.lose(END_TXN, 1, hang_up=False)
+        dispatches.read_until(lambda: not proxy.losing(END_TXN), a.words)
+        proxy.cut()
+        b.start()
+        wait_until(lambda: len(owners([b])) == cluster.shards, b.words)
+        dispatches.await_count(16, words=b.words)
+        proxy.mend()
+        dispatches.await_all(expected, words=b.words)
+        found = await_ready(a, b)
+        assert a.stop() + b.stop() == [0, 0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{a.words(60)}\n{b.words(60)}"
+    assert sorted(found) == list(range(cluster.shards))
