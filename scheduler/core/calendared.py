@@ -18,6 +18,7 @@ from scheduler.core.cron_clock import WallClock
 from scheduler.core.cron_days import LENGTHS, BusinessDays, Days, is_leap
 from scheduler.core.cron_search import Search
 from scheduler.core.problem import Problem
+from scheduler.core.protocol import Nominals
 from scheduler.core.time import EPOCH_DAY
 from scheduler.core.trigger import Every, Once, Trigger
 from scheduler.core.zones import Zone, find_zone, unknown_zone
@@ -50,12 +51,12 @@ class Calendared:
     calendar: Calendar
     roll: str
     zone: str
-    _inner: Trigger = field(init=False, compare=False, repr=False)
+    _inner: Nominals = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Derive the trigger that answers, once."""
         zone = _zone(self.trigger.zone if isinstance(self.trigger, Cron) else self.zone)
-        inner: Trigger
+        inner: Nominals
         match self.trigger:
             case Cron() as cron:
                 inner = _with_days(cron, RolledDays(_own_days(cron, self.calendar), self.calendar, self.roll))
@@ -197,9 +198,6 @@ class _Instants:
     def newest_before(self, t: int, k: int, after: int) -> list[int]:
         return walk.backwards(self, t, k, after)
 
-    def to_wire(self) -> dict[str, object]:
-        raise TypeError("what a calendar made of a trigger has no form of its own")
-
 
 @dataclass(frozen=True, slots=True)
 class _OpenEvery:
@@ -210,25 +208,29 @@ class _OpenEvery:
     zone: Zone
 
     def next_after(self, t: int) -> int | None:
-        for _ in range(_SEARCH_DAYS):
-            at = self.every.next_after(t)
-            if at is None or self.calendar.is_open(day := self._day(at)):
+        until = t + _SEARCH_DAYS * _DAY * 1000
+        at = self.every.next_after(t)
+        while at is not None and at <= until:
+            day = self._day(at)
+            if self.calendar.is_open(day):
                 return at
-            closed_until = _rolled(self.calendar, day, "next", _SEARCH_DAYS)
-            if closed_until is None:
+            following = _rolled(self.calendar, day, "next", _SEARCH_DAYS)
+            if following is None:
                 return None
-            t = max(at, self.zone.first_from(closed_until * _DAY) * 1000 - 1)
+            at = self.every.next_after(max(at, self.zone.first_from(following * _DAY) * 1000 - 1))
         return None
 
     def prev_before(self, t: int) -> int | None:
-        for _ in range(_SEARCH_DAYS):
-            at = self.every.prev_before(t)
-            if at is None or self.calendar.is_open(day := self._day(at)):
+        until = t - _SEARCH_DAYS * _DAY * 1000
+        at = self.every.prev_before(t)
+        while at is not None and at >= until:
+            day = self._day(at)
+            if self.calendar.is_open(day):
                 return at
-            open_day = _rolled(self.calendar, day, "previous", _SEARCH_DAYS)
-            if open_day is None:
+            before = _rolled(self.calendar, day, "previous", _SEARCH_DAYS)
+            if before is None:
                 return None
-            t = min(at, self.zone.last_to((open_day + 1) * _DAY - 1) * 1000 + 1000)
+            at = self.every.prev_before(min(at, self.zone.last_to((before + 1) * _DAY - 1) * 1000 + 1000))
         return None
 
     def count_between(self, a: int, b: int) -> int:
@@ -247,9 +249,6 @@ class _OpenEvery:
 
     def newest_before(self, t: int, k: int, after: int) -> list[int]:
         return walk.backwards(self, t, k, after)
-
-    def to_wire(self) -> dict[str, object]:
-        return self.every.to_wire()
 
     def _day(self, at: int) -> int:
         return (at // 1000 + self.zone.offset_at(at // 1000)) // _DAY

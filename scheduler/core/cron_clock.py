@@ -27,8 +27,6 @@ from scheduler.core.time import EPOCH_DAY
 SEARCH_YEARS: Final = 41
 """No expression without years is silent longer: 29 February on a given weekday comes at least every 40 years."""
 _DAY: Final = 86_400
-_LAST_YEAR: Final = 9999
-_LAST_ORDINAL: Final = date.max.toordinal()
 
 
 class Clock(NamedTuple):
@@ -44,7 +42,10 @@ class Clock(NamedTuple):
 
 
 class WallClock:
-    """The matches of a compiled expression in wall time: bits and numbers only; every method is a pure function."""
+    """The matches of a compiled expression in wall time: bits and numbers only; every method is a pure function.
+
+    It is asked about the years 1 to 2600 only: the search looks later ones up four centuries earlier.
+    """
 
     __slots__ = (
         "_days",
@@ -94,7 +95,7 @@ class WallClock:
         )
 
     def at_or_after(self, local: int) -> int | None:
-        """The least match that is not before `local`; None = none within 41 years or up to the year 9999."""
+        """The least match that is not before `local`; None = none within 41 years."""
         day, time = divmod(local, _DAY)
         if time > self._last:
             day += 1
@@ -152,15 +153,13 @@ class WallClock:
 
     def _day_from(self, day: int) -> int | None:
         """The least day (since the epoch) from `day` on; None = none within 41 years."""
-        if day + EPOCH_DAY > _LAST_ORDINAL:
-            return None
         today = date.fromordinal(day + EPOCH_DAY)
         year, month = today.year, today.month
         if self._months >> month & 1 and (not self._years or has_year(self._years, year)):
             mask = self._month_mask(year, month, (day - today.day + 5) % 7) >> today.day - 1
             if mask:
                 return day + (mask & -mask).bit_length() - 1
-        stop = min(year + SEARCH_YEARS, _LAST_YEAR)
+        stop = year + SEARCH_YEARS
         if self._years:
             year, month = self._to_years(year, month)
             stop = self._years.bit_length() - 1 + FIRST_YEAR
@@ -179,9 +178,7 @@ class WallClock:
 
     def _day_to(self, day: int) -> int | None:
         """The greatest day (since the epoch) up to `day`; None = none within 41 years."""
-        if day + EPOCH_DAY < 1:
-            return None
-        today = date.fromordinal(min(day + EPOCH_DAY, _LAST_ORDINAL))
+        today = date.fromordinal(day + EPOCH_DAY)
         year, month = today.year, today.month
         if self._months >> month & 1 and (not self._years or has_year(self._years, year)):
             mask = self._month_mask(year, month, (day - today.day + 5) % 7) & FULL[today.day]

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol
 from scheduler.core.problem import Problem
 
 
-class Trigger(Protocol):
-    """A time rule: an immutable, hashable, picklable value. A *nominal* is an instant (ms) that it names."""
+class Nominals(Protocol):
+    """A set of instants (ms), asked in five ways."""
 
     def next_after(self, t: int) -> int | None:
         """The least nominal later than `t`; None = there is none."""
@@ -22,6 +22,10 @@ class Trigger(Protocol):
 
     def newest_before(self, t: int, k: int, after: int) -> list[int]:
         """The newest `k` nominals in (after, t], ascending; found backwards from `t`."""
+
+
+class Trigger(Nominals, Protocol):
+    """A time rule: an immutable, hashable, picklable value. A *nominal* is an instant (ms) that it names."""
 
     def to_wire(self) -> dict[str, object]:
         """The JSON form, defaults omitted; parsing it gives an equal trigger."""

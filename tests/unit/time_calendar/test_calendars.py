@@ -229,6 +229,26 @@ def test_nothing_open_is_nothing_found() -> None:
         assert governed.count_between(0, 10**12) == 0
 
 
+def test_a_rate_that_only_hits_closed_days_ends() -> None:
+    """Weekly on a day that is never worked: no fire within 41 years, found out by asking, not by walking for ever."""
+    sundays = Every(7 * 86_400_000, parse_instant("2026-01-04T12:00:00Z"))
+    governed = Calendared(sundays, calendar(working_days=WEEK), "skip", "UTC")
+    assert governed.next_after(0) is None
+    assert governed.prev_before(parse_instant("2090-01-01T00:00:00Z")) is None
+    assert governed.prev_before(0) is None
+
+
+def test_a_closure_of_years_drops_what_would_move_through_it() -> None:
+    """A nominal moves at most a year; the rest of a longer closure is left out."""
+    days = calendar(exclude_ranges=[{"from": "2026-01-01", "to": "2028-12-31"}])
+    found = fires(trigger("0 9 1 1 *"), days, "next", "2025-06-01T00:00:00Z", "2030-06-01T00:00:00Z")
+    assert found == ["2029-01-01T09:00", "2030-01-01T09:00"]
+    found = fires(trigger("0 9 1 12 *"), days, "next", "2025-06-01T00:00:00Z", "2029-06-01T00:00:00Z")
+    assert found == ["2025-12-01T09:00", "2029-01-01T09:00"]
+    days = calendar(exclude_ranges=[{"from": "2026-01-01", "to": "2027-12-31"}])
+    assert fires(trigger("0 9 2 1 2"), days, "next", "2025-12-31T00:00:00Z", "2027-12-31T00:00:00Z") == []
+
+
 def test_a_version_is_part_of_the_value() -> None:
     """Two versions differ even with the same days; a value travels without what it has computed."""
     one, two = calendar(name="x", version=1), calendar(name="x", version=2)

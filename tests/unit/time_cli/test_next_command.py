@@ -145,6 +145,8 @@ def test_a_case_has_these_fires(more: dict[str, object], fires: list[str]) -> No
         ({"calendar": {"exclude_dates": ["soon"]}}, "bad_field", "exclude_dates"),
         ({"calendar": 5}, "bad_field", "calendar"),
         ({"roll": "next"}, "bad_field", "roll"),
+        ({"expr": "61 * * * *", "calendar": {}}, "bad_field", "minute"),
+        ({"expr": None, "every_ms": 5000, "zone": 5, "calendar": {}}, "unknown_zone", "zone"),
         ({"calendar": {}, "roll": "sideways"}, "bad_field", "roll"),
         ({"expr": None, "every_ms": 5000, "calendar": {}, "roll": "next"}, "not_supported", "roll"),
         ({"expr": "H * * * *"}, "bad_field", "minute"),

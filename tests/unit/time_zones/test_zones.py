@@ -178,6 +178,17 @@ def test_changes_go_on_beyond_the_compiled_tables() -> None:
         assert 8 <= march.day <= 14
 
 
+def test_the_ends_of_a_local_second() -> None:
+    """The first and the last instant of a wall time; in a gap the first after it and the last before it."""
+    beirut = zone("Asia/Beirut")
+    midnight = (datetime(2023, 3, 26, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)  # the clock goes from 0 to 1
+    change = midnight - 2 * 3600
+    assert (beirut.first_from(midnight), beirut.last_to(midnight + 1800)) == (change, change - 1)
+    havana = zone("America/Havana")
+    repeated = (datetime(2025, 11, 2, 0, 30, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
+    assert havana.last_to(repeated) - havana.first_from(repeated) == 3600
+
+
 def test_stretches_make_up_the_window() -> None:
     """They follow each other without holes, from its first second to its last."""
     low, high = 1_700_000_000, 1_800_000_000
