@@ -52,21 +52,30 @@ class Calendared:
     roll: str
     zone: str
     _inner: Nominals = field(init=False, compare=False, repr=False)
+    removed: Nominals | None = field(init=False, compare=False, repr=False)
+    """The nominals that `roll: skip` removes, as a rule of their own; None if the calendar moves them instead."""
 
     def __post_init__(self) -> None:
         """Derive the trigger that answers, once."""
         zone = _zone(self.trigger.zone if isinstance(self.trigger, Cron) else self.zone)
         inner: Nominals
+        removed: Nominals
+        closed = Closed(self.calendar)
         match self.trigger:
             case Cron() as cron:
-                inner = _with_days(cron, RolledDays(_own_days(cron, self.calendar), self.calendar, self.roll))
+                own = _own_days(cron, self.calendar)
+                removed = _with_days(cron, RolledDays(own, closed, "skip"))
+                inner = _with_days(cron, RolledDays(own, self.calendar, self.roll))
             case Once() as once:
+                removed = _Instants(tuple(_once_at(once, closed, "skip", zone)))
                 inner = _Instants(tuple(_once_at(once, self.calendar, self.roll, zone)))
             case Every() as every if self.roll == "skip":
+                removed = _OpenEvery(every, closed, zone)
                 inner = _OpenEvery(every, self.calendar, zone)
             case other:
                 raise TypeError(f"a calendar with roll {self.roll!r} cannot govern {other!r}")
         object.__setattr__(self, "_inner", inner)
+        object.__setattr__(self, "removed", removed if self.roll == "skip" else None)
 
     def next_after(self, t: int) -> int | None:
         """See `Trigger.next_after`."""
@@ -87,6 +96,11 @@ class Calendared:
     def newest_before(self, t: int, k: int, after: int) -> list[int]:
         """See `Trigger.newest_before`."""
         return self._inner.newest_before(t, k, after)
+
+    @property
+    def cron(self) -> Cron | None:
+        """The expression on the days the calendar leaves; None if the rule is none."""
+        return self._inner if isinstance(self._inner, Cron) else None
 
     def to_wire(self) -> dict[str, object]:
         """The bare trigger's form: calendar and roll are fields of the schedule beside it."""
@@ -127,12 +141,29 @@ def under_calendar(trigger: Trigger, calendar: Calendar, roll: str, zone: str) -
     return Calendared(trigger, calendar, roll, zone)
 
 
+class Closed:
+    """A calendar turned round: its business days are those on which the other has none."""
+
+    __slots__ = ("_calendar",)
+
+    def __init__(self, calendar: Calendar) -> None:
+        self._calendar = calendar
+
+    def is_open(self, day: int) -> bool:
+        """See `Calendar.is_open`."""
+        return not self._calendar.is_open(day)
+
+    def mask(self, year: int, month: int, first: int) -> int:
+        """See `Calendar.mask`; the bits beyond the month are set."""
+        return ~self._calendar.mask(year, month, first)
+
+
 class RolledDays:
     """The days of a rule after the calendar removed or moved them."""
 
     __slots__ = ("_base", "_calendar", "_kept", "_roll")
 
-    def __init__(self, base: Days, calendar: Calendar, roll: str) -> None:
+    def __init__(self, base: Days, calendar: Calendar | Closed, roll: str) -> None:
         self._base = base
         self._calendar = calendar
         self._roll = roll
@@ -204,7 +235,7 @@ class _OpenEvery:
     """A fixed rate without the instants on closed days."""
 
     every: Every
-    calendar: Calendar
+    calendar: Calendar | Closed
     zone: Zone
 
     def next_after(self, t: int) -> int | None:
@@ -254,7 +285,7 @@ class _OpenEvery:
         return (at // 1000 + self.zone.offset_at(at // 1000)) // _DAY
 
 
-def _once_at(once: Once, calendar: Calendar, roll: str, zone: Zone) -> Iterator[int]:
+def _once_at(once: Once, calendar: Calendar | Closed, roll: str, zone: Zone) -> Iterator[int]:
     second, fraction = divmod(once.at, 1000)
     day, time = divmod(second + zone.offset_at(second), _DAY)
     if calendar.is_open(day):
@@ -263,7 +294,7 @@ def _once_at(once: Once, calendar: Calendar, roll: str, zone: Zone) -> Iterator[
         yield zone.first_from(target * _DAY + time) * 1000 + fraction
 
 
-def _rolled(calendar: Calendar, day: int, roll: str, reach: int = _LONGEST_CLOSURE) -> int | None:
+def _rolled(calendar: Calendar | Closed, day: int, roll: str, reach: int = _LONGEST_CLOSURE) -> int | None:
     """The business day a closed day moves to."""
     if roll == "skip":
         return None

@@ -10,7 +10,8 @@ years (146,097 days, whole weeks), so no table grows without bound.
 
 import zoneinfo
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import blake2b
@@ -34,6 +35,8 @@ _NEAR_YEAR: Final = 2101
 _LAST_YEAR: Final = 2600
 _NEVER: Final = 1 << 60
 _TWO_DAYS: Final = 2 * 86_400
+_ONE_YEAR: Final = 366 * 86_400
+_TEN_YEARS: Final = 10 * _ONE_YEAR
 _FINGERPRINT_S: Final = 400 * 86_400
 
 _GUESSES: Final = {
@@ -92,13 +95,14 @@ class View(NamedTuple):
 class Zone:
     """One zone of the tables; made by `find_zone`, which hands out one object a name."""
 
-    __slots__ = ("_compiled", "_rule", "_views", "changes", "name")
+    __slots__ = ("_compiled", "_quiet", "_rule", "_views", "changes", "name")
 
     def __init__(self, name: str, compiled: list[Change], rule: YearRule | None) -> None:
         self.name = name
         self._compiled = compiled
         self._rule = rule
         self._views: dict[tuple[Passes, bool], View] = {}
+        self._quiet: tuple[int, int, int | None] = (0, 0, None)
         self.changes = self._laid_out(_NEAR_YEAR)
 
     def view(self, passes: Passes, *, complete: bool = False) -> View:
@@ -159,6 +163,20 @@ class Zone:
         """(UTC second, offset before, offset after) of the changes in (after, until] that skip local time."""
         return ((at, old, new) for at, old, new in self.jumps(after, until) if new > old)
 
+    def last_gap(self, second: int) -> int | None:
+        """The start of the last gap that is not after a UTC second, of those since ten years before; None = none.
+
+        Cheap to ask of neighbouring seconds again and again.
+        """
+        since, until, gap = self._quiet
+        if not since <= second < until:
+            back = second - _TEN_YEARS
+            gap = max((at for at, _old, _new in self.gaps(back, second)), default=None)
+            ahead = next((at for at, _old, _new in self.gaps(second, second + _ONE_YEAR)), second + _ONE_YEAR)
+            # The same answer for every second from the gap (or from here, if there is none) to the next one.
+            self._quiet = (second if gap is None else gap, ahead, gap)
+        return gap
+
     def jumps(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
         """(UTC second, offset before, offset after) of every change of offset in (after, until]."""
         while after < until:
@@ -212,10 +230,30 @@ def _view(changes: list[Change], passes: Passes, limit: int) -> View:
     return View(starts, begins, ends, offsets, limit)
 
 
+def _wheel_names() -> frozenset[str]:
+    return frozenset(resources.files("tzdata").joinpath("zones").read_text("ascii").split())
+
+
+def _wheel_bytes(name: str) -> bytes:
+    return resources.files("tzdata").joinpath("zoneinfo", *name.split("/")).read_bytes()
+
+
+@dataclass(slots=True)
+class Tables:
+    """Where zones come from. One a process; only tests put anything else there, and then forget what was cached."""
+
+    version: str
+    names: Callable[[], frozenset[str]]
+    read: Callable[[str], bytes]
+
+
+TABLES: Final = Tables(str(tzdata.IANA_VERSION), _wheel_names, _wheel_bytes)
+
+
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
     """Every name in the tables, current and old; nothing else is a zone."""
-    return frozenset(resources.files("tzdata").joinpath("zones").read_text("ascii").split())
+    return TABLES.names()
 
 
 def find_zone(name: str) -> Zone | None:
@@ -225,13 +263,12 @@ def find_zone(name: str) -> Zone | None:
 
 @lru_cache(maxsize=1024)
 def _load(name: str) -> Zone:
-    path = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
-    return Zone(name, *read_tzif(path.read_bytes()))
+    return Zone(name, *read_tzif(TABLES.read(name)))
 
 
 def tz_version() -> str:
     """The version of the tables, such as `2026f`: stamped on every occurrence."""
-    return str(tzdata.IANA_VERSION)
+    return TABLES.version
 
 
 def zone_fingerprint(name: str, from_ms: int) -> str | None:
