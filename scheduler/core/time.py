@@ -12,6 +12,10 @@ MIN_MS: Final = -62_135_596_800_000
 """0001-01-01T00:00:00Z, the first instant there is."""
 MAX_MS: Final = 253_402_300_799_999
 """9999-12-31T23:59:59.999Z, the last instant there is."""
+FIRST_BELIEVED: Final = 1_577_836_800_000
+"""2020-01-01T00:00:00Z: a clock that says less is wrong."""
+LAST_BELIEVED: Final = 4_102_444_800_000
+"""2100-01-01T00:00:00Z: a clock that says more is wrong."""
 EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 """The proleptic Gregorian ordinal of day 0, for `date.fromordinal`."""
 

@@ -2,9 +2,20 @@
 
 A monotonic clock (that goes on while the machine sleeps) plus an offset to the brokers' append time, learned from small
 probes. Each probe bounds the offset: the broker stamped it after it was sent and before it was acknowledged. The lower
-bound is used, so that nothing is ever appended before it is due. A probe that took long (a frozen process, a busy
-broker) bounds it loosely and contradicts nothing. Small changes are slewed; larger ones are believed only when five
-probes in a row agree. The wall clock only raises an alarm.
+bound is used, so that nothing is appended before it is due as long as the brokers' time is steady.
+
+    what is seen                               what becomes of the time
+    a probe that took more than 2 s            nothing: it says too little (a frozen process, a busy broker)
+    a change of at most 2 s                    the offset is slewed, 5 ms a second
+    a larger one                               none, until five probes in a row agree; one ordinary probe ends the doubt
+    the first probe, apart from the wall clock the same: none, until five agree
+    an instant outside 2020-2100               none; never believed, however often it is said
+    no probes (a broker away, for minutes)     it goes on by the monotonic clock; after a minute an alarm
+    the machine slept, the process was frozen  it has gone on; the shard sees that nobody looked: an outage
+    the wall clock steps                       it goes on; an alarm
+
+A believed jump forwards is an outage for the shards. One backwards is the only way for `now` to go back: the shards wait
+for up to a minute, and beyond that they stop.
 """
 
 from __future__ import annotations
@@ -14,12 +25,18 @@ import time
 from collections import deque
 from typing import Protocol
 
+from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
+
 SLEW = 0.005  # at most 5 ms a second
 JUMP_MS = 2_000
+LOOSE_MS = 2_000  # a probe that took longer bounds nothing worth knowing
 AGREEING = 5
 AGREE_MS = 100
 WINDOW = 10  # probes whose best bound counts
 WALL_ALARM_MS = 2_000
+SILENT_MS = 60_000  # without a probe the two clocks may have drifted apart by some ms: worth knowing, not dangerous
+
+ALARMS = ("silent", "absurd", "doubt", "wall")
 
 
 class Clock(Protocol):
@@ -44,65 +61,144 @@ class SystemClock:
 
 
 class DueClock:
-    """Broker time by probes. Thread-safe; `now` is monotonic except after a believed backward jump."""
+    """Broker time by probes. Thread-safe; `now` never goes back except by a believed jump of the brokers' time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._bounds: deque[float] = deque(maxlen=WINDOW)
         self._doubts: deque[float] = deque(maxlen=AGREEING)
+        self._doubted = False
         self._offset: float | None = None  # as of _as_of
         self._target = 0.0
         self._as_of = 0.0
+        self._heard: float | None = None  # the bound of the last probe, believed or not
+        self._heard_at = clock.monotonic_ms()  # or the beginning
+        self._absurd: int | None = None  # what the last probe said, if that was outside of what is ever believed
         self.jumps = 0
 
     def observe(self, sent_ms: float, acked_ms: float, appended_ms: int) -> None:
         """One probe: sent and acknowledged by the monotonic clock, stamped by the broker in between."""
+        if acked_ms - sent_ms > LOOSE_MS:
+            return
         bound = appended_ms - acked_ms
-        highest = appended_ms - sent_ms
+        highest = appended_ms + 1 - sent_ms  # stamps are cut to whole ms
         with self._lock:
-            if self._offset is None:
-                self._offset = self._target = bound
-                self._as_of = acked_ms
-                self._bounds.append(bound)
-                return
             self._settle(acked_ms)
-            if bound - JUMP_MS <= self._target <= highest + JUMP_MS:
+            self._heard, self._heard_at = bound, max(acked_ms, self._heard_at)
+            self._absurd = None if FIRST_BELIEVED <= appended_ms <= LAST_BELIEVED else appended_ms
+            if self._absurd is not None:
                 self._doubts.clear()
-                self._bounds.append(bound)
-                self._target = max(self._bounds)
-                return
-            self._doubts.append(bound)
-            if len(self._doubts) == AGREEING and max(self._doubts) - min(self._doubts) <= AGREE_MS:
-                self._offset = self._target = max(self._doubts)
-                self._bounds.clear()
-                self._bounds.extend(self._doubts)
-                self._doubts.clear()
-                self.jumps += 1
+                self._doubted = True
+            elif self._is_ordinary(bound, highest):
+                self._follow(bound, highest)
+            else:
+                self._doubt(bound)
 
     def now(self) -> int | None:
         """Milliseconds since the epoch; None before the first probe and while a jump is in doubt: emit nothing."""
         with self._lock:
-            if self._offset is None or self._doubts:
+            if self._offset is None or self._doubted:
                 return None
             at = self._clock.monotonic_ms()
             self._settle(at)
             return int(at + self._offset)
 
     def wall_difference_ms(self) -> float | None:
-        """How far the machine's wall clock is ahead of the brokers' time."""
+        """How far the machine's wall clock is ahead of what the brokers last said; None before they said anything."""
         with self._lock:
-            if self._offset is None:
-                return None
-            return self._clock.wall_ms() - (self._clock.monotonic_ms() + self._target)
+            return self._wall_difference()
+
+    def probe_age_ms(self) -> float:
+        """How long ago a probe was last answered in time, or this clock was made."""
+        with self._lock:
+            return max(0.0, self._clock.monotonic_ms() - self._heard_at)
+
+    def alarms(self) -> dict[str, str]:
+        """What is wrong with the time, and what to do: one sentence for each of ALARMS that holds now."""
+        age_s = self.probe_age_ms() / 1000
+        found = {}
+        with self._lock:
+            if self._heard is None:
+                found["silent"] = "no probe of the brokers' time was answered yet: there is no time to fire by"
+            elif age_s * 1000 > SILENT_MS:
+                found["silent"] = (
+                    f"no probe of the brokers' time was answered for {age_s:.0f} s: it is carried on by this machine's "
+                    "monotonic clock; check the brokers and the topic scheduler.clock"
+                )
+            if self._absurd is not None:
+                found["absurd"] = (
+                    f"the brokers' clock says {_text(self._absurd)}, which is never believed: nothing fires until it is "
+                    "put right"
+                )
+            elif self._doubted:
+                found["doubt"] = (
+                    f"the brokers' time {self._leap()}: nothing fires until {AGREEING} probes in a row agree "
+                    f"({len(self._doubts)} so far) or the old time is back"
+                )
+            difference = self._wall_difference()
+            if difference is not None and abs(difference) > WALL_ALARM_MS:
+                found["wall"] = (
+                    f"this machine's wall clock is {abs(difference) / 1000:.1f} s "
+                    f"{'ahead of' if difference > 0 else 'behind'} the brokers' time, by which everything fires: set "
+                    "the clocks of brokers and nodes with NTP"
+                )
+        return found
+
+    # --- under the lock
+
+    def _is_ordinary(self, bound: float, highest: float) -> bool:
+        if self._offset is not None:
+            return bound - JUMP_MS <= self._target <= highest + JUMP_MS
+        difference = self._wall_difference()
+        return not self._doubted and difference is not None and abs(difference) <= WALL_ALARM_MS
+
+    def _follow(self, bound: float, highest: float) -> None:
+        self._doubts.clear()
+        self._doubted = False
+        if self._target > highest:
+            self._bounds.clear()  # the brokers' time went back a little: what bounded it before does so no more
+        self._bounds.append(bound)
+        self._target = max(self._bounds)
+        if self._offset is None:
+            self._offset = self._target
+
+    def _doubt(self, bound: float) -> None:
+        self._doubted = True
+        self._doubts.append(bound)
+        if len(self._doubts) < AGREEING or max(self._doubts) - min(self._doubts) > AGREE_MS:
+            return
+        self.jumps += self._offset is not None
+        self._offset = self._target = max(self._doubts)
+        self._bounds.clear()
+        self._bounds.extend(self._doubts)
+        self._doubts.clear()
+        self._doubted = False
 
     def _settle(self, at: float) -> None:
         """Move the offset towards its target, slowly enough that time never stands still or leaps."""
-        if self._offset is None:
-            return
-        step = max(0.0, at - self._as_of) * SLEW
-        self._offset += max(-step, min(step, self._target - self._offset))
+        if self._offset is not None:
+            step = max(0.0, at - self._as_of) * SLEW
+            self._offset += max(-step, min(step, self._target - self._offset))
         self._as_of = max(at, self._as_of)
+
+    def _wall_difference(self) -> float | None:
+        if self._heard is None:
+            return None
+        return self._clock.wall_ms() - (self._clock.monotonic_ms() + self._heard)
+
+    def _leap(self) -> str:
+        if self._offset is None or self._heard is None:
+            return "and this machine's wall clock contradict each other, or it was absurd at first"
+        leap = self._heard - self._target
+        return f"jumped {'forwards' if leap > 0 else 'backwards'} by {abs(leap) / 1000:.1f} s"
+
+
+def _text(instant: int) -> str:
+    try:
+        return format_instant(instant)
+    except (ValueError, OverflowError):
+        return f"{instant} ms since 1970"
 
 
 class Deadline:

@@ -14,67 +14,22 @@ from confluent_kafka import KafkaException
 from scheduler.core.time import format_instant
 from scheduler.errors import BrokerUnavailable, ConfigInvalid, StateCorrupted
 from scheduler.runtime.assignment import Assignment
-from scheduler.runtime.clock import WALL_ALARM_MS, DueClock, SystemClock
+from scheduler.runtime.clock import DueClock, SystemClock
 from scheduler.runtime.health import Health
 from scheduler.runtime.kafka import plain_producer
+from scheduler.runtime.probe import ClockWatch, Probe
 from scheduler.runtime.task import Phase, Surroundings
 from scheduler.runtime.telemetry import Telemetry, event
 from topics.admin import TopicsWrong, connect, observe, verify
-from topics.codec import encode
-from topics.messages import ClockProbe
 from topics.partition import self_test
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message, Producer
-
     from scheduler.config import Settings
     from topics.catalog import Catalogue
 
 STOP_S = 10.0
 START_S = 30.0
-PROBE_S = 1.0
-FIRST_PROBES = 4  # quickly, to bound the offset well before anything fires
 STUCK_S = 30.0  # the poll loop has not turned for so long: not live
-
-
-class Probe:
-    """Sends a probe a second to the clock topic and tells the due clock when it was stamped."""
-
-    def __init__(self, producer: Producer, topic: str, name: str, clock: DueClock, system: SystemClock) -> None:
-        self._producer, self._topic, self._name = producer, topic, name
-        self._clock, self._system = clock, system
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(PROBE_S * 2)
-
-    def _run(self) -> None:
-        sequence = 0
-        while not self._stop.is_set():
-            sequence += 1
-            self._send(sequence)
-            # Serves every delivery report of the plain producer, a forwarded command's too.
-            end = time.monotonic() + (0.02 if sequence < FIRST_PROBES else PROBE_S)
-            while (left := end - time.monotonic()) > 0 and not self._stop.is_set():
-                self._producer.poll(min(left, 0.2))
-
-    def _send(self, sequence: int) -> None:
-        sent = self._system.monotonic_ms()
-
-        def delivered(error: object, message: Message) -> None:
-            if error is None:
-                self._clock.observe(sent, self._system.monotonic_ms(), message.timestamp()[1])
-
-        value = encode(ClockProbe(process=self._name, sequence=sequence))
-        try:
-            self._producer.produce(self._topic, value, self._name.encode(), on_delivery=delivered)
-        except (BufferError, KafkaException) as fault:
-            event("probe_failed", logging.WARNING, text=str(fault))
 
 
 class Process:
@@ -105,6 +60,7 @@ class Process:
         plain = plain_producer(settings)
         name = f"{settings.node_id}-{self._index}"
         probe = Probe(plain, catalogue.clock, name, clock, system)
+        watch = ClockWatch(clock, telemetry)
         around = Surroundings(settings, catalogue, clock, plain, telemetry, cluster)
         assignment = self._assignment = Assignment(around)
         port = settings.http.port + self._index if settings.http.port else 0
@@ -116,7 +72,7 @@ class Process:
             while not self._stop.is_set():
                 assignment.poll()
                 self._turned = time.monotonic()
-                self._watch_clock(telemetry, clock)
+                watch.look()
                 if os.getppid() != parent:
                     event("parent_gone", logging.WARNING)
                     break
@@ -138,21 +94,16 @@ class Process:
         }
         now = self._clock.now() if self._clock else None
         difference = self._clock.wall_difference_ms() if self._clock else None
-        trusted = now is not None and difference is not None and abs(difference) <= WALL_ALARM_MS
+        alarms = self._clock.alarms() if self._clock else {}
+        serving = all(task.phase is Phase.READY and task.trouble is None for task in tasks.values())
         return {
             "live": live,
-            "ready": live and trusted and all(task.phase is Phase.READY for task in tasks.values()),
+            "ready": live and now is not None and not alarms and serving,
             "now": None if now is None else format_instant(now),
             "wall_clock_ahead_ms": None if difference is None else round(difference),
+            "clock_alarms": alarms,
             "shards": shards,
         }
-
-    @staticmethod
-    def _watch_clock(telemetry: Telemetry, clock: DueClock) -> None:
-        difference = clock.wall_difference_ms()
-        if difference is not None:
-            telemetry.clock_offset.set(difference / 1000)
-        telemetry.clock_jumps.set(clock.jumps)
 
 
 def check_topics(settings: Settings, catalogue: Catalogue) -> str:

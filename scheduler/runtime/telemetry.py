@@ -110,6 +110,13 @@ class Telemetry:
             "scheduler_clock_offset_seconds", "The wall clock ahead of the brokers' time.", registry=registry
         )
         self.clock_jumps = Gauge("scheduler_clock_jumps", "Jumps of the brokers' time believed.", registry=registry)
+        self.clock_alarm = Gauge(
+            "scheduler_clock_alarm", "1 while something is wrong with the time, by reason.", ("reason",),
+            registry=registry,
+        )  # fmt: skip
+        self.clock_probe_age = Gauge(
+            "scheduler_clock_probe_age_seconds", "Since the brokers last told their time.", registry=registry
+        )
 
     def committed(self, step: Step, now: int, seconds: float) -> None:
         """Count one committed step."""

@@ -1,0 +1,92 @@
+"""What feeds the due clock and what watches it: one probe a second, and its alarms as metrics and log events."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
+
+from scheduler.runtime.clock import ALARMS, DueClock, SystemClock
+from scheduler.runtime.telemetry import Telemetry, event
+from topics.codec import encode
+from topics.messages import ClockProbe
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message, Producer
+
+PROBE_S = 1.0
+FIRST_PROBES = 4  # quickly, to bound the offset well before anything fires
+
+
+class Probe:
+    """Sends a probe a second to the clock topic and tells the due clock when it was stamped."""
+
+    def __init__(self, producer: Producer, topic: str, name: str, clock: DueClock, system: SystemClock) -> None:
+        self._producer, self._topic, self._name = producer, topic, name
+        self._clock, self._system = clock, system
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(PROBE_S * 2)
+
+    def _run(self) -> None:
+        sequence = 0
+        while not self._stop.is_set():
+            sequence += 1
+            self._send(sequence)
+            # Serves every delivery report of the plain producer, a forwarded command's too.
+            end = time.monotonic() + (0.02 if sequence < FIRST_PROBES else PROBE_S)
+            while (left := end - time.monotonic()) > 0 and not self._stop.is_set():
+                self._producer.poll(min(left, 0.2))
+
+    def _send(self, sequence: int) -> None:
+        sent = self._system.monotonic_ms()
+
+        def delivered(error: object, message: Message) -> None:
+            if error is not None:
+                return  # the clock goes on without it, and says so after a while
+            kind, stamp = message.timestamp()
+            if kind == TIMESTAMP_LOG_APPEND_TIME:
+                self._clock.observe(sent, self._system.monotonic_ms(), stamp)
+            else:
+                event("probe_failed", logging.ERROR, text=f"{self._topic} has no LogAppendTime: no broker's time in it")
+
+        value = encode(ClockProbe(process=self._name, sequence=sequence))
+        try:
+            self._producer.produce(self._topic, value, self._name.encode(), on_delivery=delivered)
+        except (BufferError, KafkaException) as fault:
+            event("probe_failed", logging.WARNING, text=str(fault))
+
+
+class ClockWatch:
+    """Shows the due clock: metrics at every look, a log event when an alarm begins or ends."""
+
+    def __init__(self, clock: DueClock, telemetry: Telemetry) -> None:
+        self._clock = clock
+        self._telemetry = telemetry
+        self._raised: set[str] = set()
+
+    def look(self) -> None:
+        """Called a few times a second by the poll loop."""
+        telemetry = self._telemetry
+        difference = self._clock.wall_difference_ms()
+        if difference is not None:
+            telemetry.clock_offset.set(difference / 1000)
+        telemetry.clock_jumps.set(self._clock.jumps)
+        telemetry.clock_probe_age.set(self._clock.probe_age_ms() / 1000)
+        alarms = self._clock.alarms()
+        for reason in ALARMS:
+            telemetry.clock_alarm.labels(reason).set(reason in alarms)
+        for reason in sorted(alarms.keys() - self._raised):
+            event("clock_alarm", logging.ERROR, reason=reason, text=alarms[reason])
+        for reason in sorted(self._raised - alarms.keys()):
+            event("clock_alarm_over", reason=reason)
+        self._raised = set(alarms)
