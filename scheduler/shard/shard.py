@@ -24,6 +24,7 @@ from scheduler.core.due import due_key, instant_end, instant_of, look_at, schedu
 from scheduler.core.model import Gone, Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules, settle_one
 from scheduler.core.record import ShardRecord
+from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
 from scheduler.core.zones import tz_version
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
@@ -47,8 +48,6 @@ AWAY_MS = 15_000  # a look older than the least grace is an outage, also without
 LATE_CHECK_MS = 1_000  # the least max_lateness: younger items need no look at theirs
 MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
 LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
-FIRST_BELIEVED = 1_577_836_800_000  # 2020-01-01
-LAST_BELIEVED = 4_102_444_800_000  # 2100-01-01
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
 CHUNK = 500  # of schedules completed, forgotten or advanced at once; some 10 ms
 CATCH_UP_CHUNK = 2_000
@@ -143,8 +142,22 @@ class Shard:
         if ahead > AHEAD_MS:
             raise StateCorrupted(
                 f"shard {self.number} has fired up to {ahead // 1000} s after now: a clock was wrong when that was "
-                "written. Check the clocks of brokers and nodes, then `scheduler repair-cursor` sets it back"
+                "written. Check the clocks of brokers and nodes, then "
+                f"`scheduler repair-cursor --shard {self.number} --reason TEXT` sets it back"
             )
+
+    def waits_ms(self, now: int) -> int:
+        """How long nothing moves because the clock is behind what was decided; 0: not at all.
+
+        Raises StateCorrupted when that is too long to wait for.
+        """
+        behind = max(0, self._last_look - now)
+        if behind > AHEAD_MS:
+            raise StateCorrupted(
+                f"the brokers' clock went back by {behind // 1000} s, which is too long to wait for: shard {self.number} "
+                f"stops, and is opened anew if nothing was committed since {format_instant(now)}. Check the clocks"
+            )
+        return behind
 
     def _look_for_debts(self) -> None:
         first = next(iter(self._store.keys(keys.TIMER, keys.after_prefix(keys.TIMER))), None)
@@ -156,7 +169,7 @@ class Shard:
 
     def plan(self, now: int, inputs: Sequence[Input] = ()) -> Step | None:
         """What to commit now: due work, then commands, then what can wait. None when there is nothing."""
-        if not FIRST_BELIEVED <= now <= LAST_BELIEVED or now < self._last_look:
+        if not FIRST_BELIEVED <= now <= LAST_BELIEVED or self.waits_ms(now):
             return None  # a clock not to be believed, or one to be caught up with: nothing moves
         if now - self._last_look > AWAY_MS:
             self._was_away(now)
