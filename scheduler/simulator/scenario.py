@@ -22,8 +22,7 @@ import msgspec
 from scheduler.core.identity import is_lane
 from scheduler.core.policy import DEFAULT_RULES
 from scheduler.core.problem import Problem
-from scheduler.core.time import format_instant, parse_instant
-from scheduler.shard.shard import FIRST_BELIEVED, LAST_BELIEVED
+from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant, parse_instant
 from topics.catalog import MAX_LANES
 from topics.messages import TENANT_PATTERN
 
