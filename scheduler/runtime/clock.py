@@ -14,8 +14,8 @@ bound is used, so that nothing is appended before it is due as long as the broke
     the machine slept, the process was frozen  it has gone on; the shard sees that nobody looked: an outage
     the wall clock steps                       it goes on; an alarm
 
-A believed jump forwards is an outage for the shards. One backwards is the only way for `now` to go back: the shards wait
-for up to a minute, and beyond that they stop.
+A believed jump forwards is an outage for the shards. One backwards is the only way for `now` to go back: the shards
+wait for up to a minute, and beyond that they stop.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class DueClock:
                 )
             if self._absurd is not None:
                 found["absurd"] = (
-                    f"the brokers' clock says {_text(self._absurd)}, which is never believed: nothing fires until it is "
-                    "put right"
+                    f"the brokers' clock says {_text(self._absurd)}, which is never believed: nothing fires until it "
+                    "is put right"
                 )
             elif self._doubted:
                 found["doubt"] = (

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from topics.catalog import Catalogue
 
 WAIT_S = 1.0  # at most, between looks
+SHORT_WAIT_MS = 1_000  # the clocks of two nodes may differ by some ms; longer is worth telling
 BUDGET_S = 0.02  # between looks while work waits for a budget
 RETRY_S = 0.05  # the first; a kept shard goes on at once
 RETRY_GROWTH = 4
@@ -264,6 +265,11 @@ class ShardTask:
             now = self._around.clock.now()
             if now is None:
                 self._wait(0.02)
+                continue
+            waits_ms = shard.waits_ms(now)
+            self.trouble = f"waits {waits_ms} ms: the clock went back" if waits_ms > SHORT_WAIT_MS else None
+            if waits_ms:
+                self._wait(min(WAIT_S, waits_ms / 1000))
                 continue
             due = shard.next_instant()
             is_due = due is not None and due <= now
