@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-A_KILL_S = 4  # what a kill and a take-over cost: the session has to run out and shards to open
+A_KILL_S = 3  # what a kill and a take-over cost: the session has to run out and shards to open
 COLD = frozenset({"in_restore"})  # points that are only reached when there is something to restore
 
 
@@ -64,11 +64,20 @@ def test_killed_at_every_point_of_a_step(cluster: Cluster) -> None:
 
 
 def test_killed_while_taking_over(cluster: Cluster) -> None:
-    """In the rebalance callback, after fencing the old owner, in a cold restore, after it: the next owner does it."""
-    points = [("in_assigned", 1), ("in_init", 1), ("in_restore", 3), ("after_restore", 2)]
+    """After fencing the old owner, and in a cold restore: the next owner does it all again."""
+    live_through(cluster, [("in_init", 1), ("in_restore", 3)])
+
+
+@pytest.mark.soak
+def test_killed_anywhere_in_a_start(cluster: Cluster) -> None:
+    """In the rebalance callback, at each place of a restore, and at later steps: the chain of kills goes on."""
+    points = [("in_assigned", 1), ("in_init", 2), *(("in_restore", n) for n in range(1, 7)), ("after_restore", 2)]
+    points += [(point, n) for point in ("before_produce", "before_commit", "after_commit") for n in (1, 2, 7)]
+    points += [(point, n) for point in ("after_store", "in_advance") for n in (1, 2, 7)]
     live_through(cluster, points)
 
 
+@pytest.mark.soak
 def test_killed_while_shards_are_taken_away(cluster: Cluster) -> None:
     """A second process joins and the first dies in the callback that gives up its shards: the second serves all."""
     node = cluster.node(processes=2).start(0, crash=("in_revoked", 1))

@@ -57,7 +57,7 @@ def test_a_killed_process_is_replaced_and_nothing_is_missed(cluster: Cluster) ->
     node = cluster.node(processes=2, supervised=True).start()
     shared(node)
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(12, now_ms() + 1_500, 10))
+        expected = create(cluster, beats(12, now_ms() + 1_500, 6))
         dispatches.await_count(12, words=node.words)
         before = node.pid(1)
         node.sigkill(1)
@@ -79,7 +79,7 @@ def test_a_frozen_process_returns_as_a_zombie(cluster: Cluster) -> None:
     node = cluster.node(processes=2).start()
     frozen = [shard for shard, owner in shared(node).items() if owner == "n1-1"]
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(12, now_ms() + 1_500, 14))
+        expected = create(cluster, beats(12, now_ms() + 1_500, 9))
         dispatches.await_count(12, words=node.words)
         node.freeze(1)
         # The frozen process keeps its stores locked: the other one must not wait for them.
@@ -107,7 +107,7 @@ def test_a_joining_node_takes_its_share_and_kept_shards_fire_on(cluster: Cluster
     first.start()
     await_ready(first)
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(12, now_ms() + 1_500, 10))
+        expected = create(cluster, beats(12, now_ms() + 1_500, 6))
         dispatches.await_count(12, words=first.words)
         second.start()
         after = shared(first, second)
@@ -129,7 +129,7 @@ def test_a_planned_stop_hands_over(cluster: Cluster) -> None:
     node = cluster.node(processes=2, session_timeout_ms=30_000, heartbeat_interval_ms=1_000).start()
     shared(node)
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(12, now_ms() + 1_500, 10))
+        expected = create(cluster, beats(12, now_ms() + 1_500, 6))
         dispatches.await_count(12, words=node.words)
         node.signal(signal.SIGTERM, 0)
         assert node.await_death(0) == 0

@@ -7,11 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from scheduler.config import Kafka, Settings
 from scheduler.runtime.kafka import changelog_consumer
 from scheduler.runtime.restore import Restore
 from scheduler.shard import keys
+from scheduler.shard.rebuild import mark_applied
 from scheduler.shard.shard import Shard, ShardSettings
 from scheduler.state.rocks import RocksStore, StoreHeld
 from scheduler.state.store import Batch
@@ -124,8 +126,8 @@ def test_a_store_equals_one_restored_from_the_topics_alone(cluster: Cluster, tmp
     assert seen >= {keys.SCHEDULE, keys.LIVE, keys.RECORD, keys.DUE, keys.PLACE, keys.TIMER, keys.EXPIRY}
 
 
-def test_a_store_follows_the_topics_to_their_end(cluster: Cluster) -> None:
-    """The positions in the store are set by each commit: a restart reads nothing again."""
+def test_positions_are_kept_in_the_store_and_shown_to_the_group(cluster: Cluster) -> None:
+    """A restart reads no changelog again; lag tools see that all commands are read."""
     node = cluster.node().start()
     await_ready(node)
     send(cluster, *a_bit_of_everything(now_ms()))
@@ -134,6 +136,30 @@ def test_a_store_follows_the_topics_to_their_end(cluster: Cluster) -> None:
     await_ready(node)
     ready = node.events("shard_ready")[-cluster.shards :]
     assert [event["applied"] for event in ready] == [0] * cluster.shards
+    commands = [TopicPartition(cluster.catalogue.commands, number) for number in range(cluster.shards)]
+    group = Consumer({**cluster.kafka, "group.id": f"{cluster.namespace}scheduler"})
+    try:
+        ends = [group.get_watermark_offsets(one, timeout=30)[1] for one in commands]
+        wait_until(lambda: [p.offset for p in group.committed(commands, timeout=30)] == ends, node.words)
+    finally:
+        group.close()
+    node.stop()
+
+
+def test_a_topic_that_lost_records_is_noticed(cluster: Cluster) -> None:
+    """A store ahead of its changelog would mix two truths: refused with both positions, until one of them goes."""
+    node = cluster.node().start()
+    await_ready(node)
+    assert node.stop() == [0]
+    store = RocksStore(store_path(node, 0))
+    batch = Batch()
+    mark_applied(batch, "scheduler.live", 1_000)
+    store.write(batch)
+    store.close()
+    node.start()
+    wait_until(lambda: "up to 1000, but the topic ends at 0" in str(node.state()), node.words)
+    shutil.rmtree(store_path(node, 0))
+    await_ready(node)
     node.stop()
 
 
@@ -141,7 +167,7 @@ def test_a_wiped_store_goes_on_where_it_was(cluster: Cluster) -> None:
     """Without its stores a node fires on: nothing lost, nothing twice, and the pause of before still holds."""
     node = cluster.node().start()
     await_ready(node)
-    rhythm = beats(8, now_ms() + 2_000, 9)
+    rhythm = beats(8, now_ms() + 2_000, 6)
     silent = Beat("acme/silent", now_ms() + 2_000, now_ms() + 60_000)
     send(cluster, *(beat.create() for beat in rhythm), silent.create())
     assert send(cluster, {"command": "pause", "schedule_id": silent.schedule_id}) == ["paused"]
