@@ -5,10 +5,10 @@ then hour, minute and second, each the lowest (or highest) bit of a set.
 """
 
 from datetime import date
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from scheduler.core.cron_days import (
-    COMMON,
     EVERY_DAY,
     EVERY_MONTH,
     EVERY_WEEKDAY,
@@ -143,20 +143,18 @@ class WallClock:
         earlier = self._hours & (1 << hour) - 1
         return (earlier.bit_length() - 1) * 3600 + self._last_in_hour
 
-    def _month_mask(self, year: int, month: int, first: int) -> int:
-        """The days of a month that is in `_months`; `first` is the weekday of its 1st."""
+    def _month_mask(self, year: int, month: int, first: int, full: int) -> int:
+        """The days of a month that is in `_months`; `first` is the weekday of its 1st, `full` all its days."""
         if self._days is not None:
             return self._days.mask(year, month, first)
         weekdays = self._weekdays >> first
-        mask = self._month_days | weekdays if self._either else self._month_days & weekdays
-        return mask & FULL[29 if month == 2 and is_leap(year) else COMMON[month]]
+        return (self._month_days | weekdays if self._either else self._month_days & weekdays) & full
 
     def _day_from(self, day: int) -> int | None:
         """The least day (since the epoch) from `day` on; None = none within 41 years."""
-        today = date.fromordinal(day + EPOCH_DAY)
-        year, month = today.year, today.month
+        year, month, number, first, full = _date_of(day)
         if self._months >> month & 1 and (not self._years or has_year(self._years, year)):
-            mask = self._month_mask(year, month, (day - today.day + 5) % 7) >> today.day - 1
+            mask = self._month_mask(year, month, first, full) >> number - 1
             if mask:
                 return day + (mask & -mask).bit_length() - 1
         stop = year + SEARCH_YEARS
@@ -170,20 +168,19 @@ class WallClock:
                 month = 0
                 continue
             month += (left & -left).bit_length()
-            start = date(year, month, 1).toordinal() - EPOCH_DAY
-            mask = self._month_mask(year, month, (start + 4) % 7)
+            start, first, full = _month_of(year, month)
+            mask = self._month_mask(year, month, first, full)
             if mask:
                 return start + (mask & -mask).bit_length() - 1
         return None
 
     def _day_to(self, day: int) -> int | None:
         """The greatest day (since the epoch) up to `day`; None = none within 41 years."""
-        today = date.fromordinal(day + EPOCH_DAY)
-        year, month = today.year, today.month
+        year, month, number, first, full = _date_of(day)
         if self._months >> month & 1 and (not self._years or has_year(self._years, year)):
-            mask = self._month_mask(year, month, (day - today.day + 5) % 7) & FULL[today.day]
+            mask = self._month_mask(year, month, first, full) & FULL[number]
             if mask:
-                return day - today.day + mask.bit_length()
+                return day - number + mask.bit_length()
         stop = max(year - SEARCH_YEARS, 1)
         if self._years:
             last = self._years.bit_length() - 1 + FIRST_YEAR
@@ -197,8 +194,8 @@ class WallClock:
                 month = 13
                 continue
             month = earlier.bit_length() - 1
-            start = date(year, month, 1).toordinal() - EPOCH_DAY
-            mask = self._month_mask(year, month, (start + 4) % 7)
+            start, first, full = _month_of(year, month)
+            mask = self._month_mask(year, month, first, full)
             if mask:
                 return start + mask.bit_length() - 1
         return None
@@ -245,18 +242,18 @@ class WallClock:
         if self._every_day:
             return high - low
         total = 0
-        today = date.fromordinal(low + EPOCH_DAY)
-        year, month, start = today.year, today.month, low - today.day + 1
+        year, month, number, _first, _full = _date_of(low)
+        start = low - number + 1
         while start < high:
-            length = LENGTHS[is_leap(year)][month]
+            _start, first, full = _month_of(year, month)
             if self._months >> month & 1 and (not self._years or has_year(self._years, year)):
-                mask = self._month_mask(year, month, (start + 4) % 7)
+                mask = self._month_mask(year, month, first, full)
                 if start < low:
                     mask &= -1 << low - start
-                if start + length > high:
+                if start + full.bit_length() > high:
                     mask &= FULL[high - start]
                 total += mask.bit_count()
-            start += length
+            start += full.bit_length()
             month += 1
             if month == 13:
                 year, month = year + 1, 1
@@ -281,6 +278,22 @@ class WallClock:
             for minute in _numbers(self._minutes)
             for second in _numbers(self._seconds)
         ]
+
+
+# All schedules are asked about the same few days and months.
+@lru_cache(maxsize=8192)
+def _date_of(day: int) -> tuple[int, int, int, int, int]:
+    """(year, month, day of the month, weekday of the 1st, all days of the month as bits) of a day since the epoch."""
+    today = date.fromordinal(day + EPOCH_DAY)
+    _start, first, full = _month_of(today.year, today.month)
+    return today.year, today.month, today.day, first, full
+
+
+@lru_cache(maxsize=8192)
+def _month_of(year: int, month: int) -> tuple[int, int, int]:
+    """(day since the epoch of the 1st, its weekday, all days as bits) of a month."""
+    start = date(year, month, 1).toordinal() - EPOCH_DAY
+    return start, (start + 4) % 7, FULL[LENGTHS[is_leap(year)][month]]
 
 
 def _lowest(bits: int) -> int:

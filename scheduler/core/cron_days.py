@@ -22,7 +22,6 @@ LENGTHS: Final = (
     (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31),
 )
 """Days in each month, of common and of leap years."""
-COMMON: Final = LENGTHS[False]
 FULL: Final = tuple((1 << length) - 1 for length in range(32))
 """The mask of a month's days by its length."""
 _BY_LENGTH: Final = (

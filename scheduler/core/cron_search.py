@@ -53,7 +53,8 @@ class Search:
         at = bisect_right(starts, second) - 1
         offset = offsets[at]
         moved = self._moved_from(view, at, second) if self._moves and at else None
-        low = max(begins[at], second) + offset
+        begin = begins[at]
+        low = (begin if begin > second else second) + offset  # noqa: FURB136 - a call costs more than the comparison
         local = self.wall.at_or_after(low)
         while local is not None:
             if local - offset < ends[at]:

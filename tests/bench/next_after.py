@@ -136,8 +136,10 @@ def against(asked: list[tuple[str, str, str, int]]) -> dict[str, float]:
                 ours.append(lambda trigger=trigger, t=t: trigger.next_after(t))
                 theirs.append(call)
         if theirs:
-            found[f"{name}_us"] = round(timed(theirs), 1)
-            found[f"times_{name}"] = round(found[f"{name}_us"] / timed(ours), 1)
+            # The best of three for either side: the peers then take their second and third step, which cost the same.
+            slow, quick = (min(timed(calls) for _ in range(3)) for calls in (theirs, ours))
+            found[f"{name}_us"] = round(slow, 1)
+            found[f"times_{name}"] = round(slow / quick, 1)
     return found
 
 
