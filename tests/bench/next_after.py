@@ -144,10 +144,11 @@ def against(asked: list[tuple[str, str, str, int]]) -> dict[str, float]:
 
 
 def by_croniter(expr: str, start: datetime) -> Callable[[], Any] | None:
-    """One step of the peer, or None when it refuses."""
+    """A step of the peer, or None when it refuses or has not four of them."""
     try:
         walk = croniter(expr, start)
-        walk.get_next(datetime)
+        for _ in range(4):
+            walk.get_next(datetime)
     except (ValueError, KeyError):
         return None
     walk.set_current(start)
@@ -155,9 +156,11 @@ def by_croniter(expr: str, start: datetime) -> Callable[[], Any] | None:
 
 
 def by_cronsim(expr: str, start: datetime) -> Callable[[], Any] | None:
-    """One step of the peer, or None when it refuses."""
+    """A step of the peer, or None when it refuses or has not four of them."""
     try:
-        next(CronSim(expr, start))
+        trial = CronSim(expr, start)
+        for _ in range(4):
+            next(trial)
     except (CronSimError, StopIteration):
         return None
     walk = CronSim(expr, start)
