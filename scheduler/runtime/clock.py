@@ -70,7 +70,8 @@ class DueClock:
         self._doubts: deque[float] = deque(maxlen=AGREEING)
         self._doubted = False
         self._offset: float | None = None  # as of _as_of
-        self._target = 0.0
+        self._target = 0.0  # the best lower bound
+        self._ceiling = 0.0  # the best upper bound
         self._as_of = 0.0
         self._heard: float | None = None  # the bound of the last probe, believed or not
         self._heard_at = clock.monotonic_ms()  # or the beginning
@@ -93,7 +94,7 @@ class DueClock:
             elif self._is_ordinary(bound, highest):
                 self._follow(bound, highest)
             else:
-                self._doubt(bound)
+                self._doubt(bound, highest)
 
     def now(self) -> int | None:
         """Milliseconds since the epoch; None before the first probe and while a jump is in doubt: emit nothing."""
@@ -149,27 +150,31 @@ class DueClock:
 
     def _is_ordinary(self, bound: float, highest: float) -> bool:
         if self._offset is not None:
-            return bound - JUMP_MS <= self._target <= highest + JUMP_MS
+            return bound - JUMP_MS <= self._ceiling and self._target <= highest + JUMP_MS
         difference = self._wall_difference()
         return not self._doubted and difference is not None and abs(difference) <= WALL_ALARM_MS
 
     def _follow(self, bound: float, highest: float) -> None:
         self._doubts.clear()
         self._doubted = False
-        if self._target > highest:
-            self._bounds.clear()  # the brokers' time went back a little: what bounded it before does so no more
+        if self._offset is None or self._target > highest or bound > self._ceiling:
+            # The brokers' time changed a little: what bounded it before does so no more.
+            self._bounds.clear()
+            self._ceiling = highest
         self._bounds.append(bound)
+        self._ceiling = min(self._ceiling, highest)
         self._target = max(self._bounds)
         if self._offset is None:
             self._offset = self._target
 
-    def _doubt(self, bound: float) -> None:
+    def _doubt(self, bound: float, highest: float) -> None:
         self._doubted = True
         self._doubts.append(bound)
         if len(self._doubts) < AGREEING or max(self._doubts) - min(self._doubts) > AGREE_MS:
             return
         self.jumps += self._offset is not None
         self._offset = self._target = max(self._doubts)
+        self._ceiling = max(highest, self._target)
         self._bounds.clear()
         self._bounds.extend(self._doubts)
         self._doubts.clear()
