@@ -161,7 +161,7 @@ def by_cronsim(expr: str, start: datetime) -> Callable[[], Any] | None:
         trial = CronSim(expr, start)
         for _ in range(4):
             next(trial)
-    except (CronSimError, StopIteration):
+    except (CronSimError, StopIteration, OverflowError):
         return None
     walk = CronSim(expr, start)
     return lambda: next(walk)
