@@ -90,7 +90,11 @@ class Settler:
         owner = definition.schedule_id
         key = wire.live_key("catchup", owner, str(definition.version))
         stored = step.live(self.store, key)
-        waiting = [] if stored is None else wire.catch_up_runs(wire.live_from_bytes(stored))
+        waiting: list[Run] = []
+        if stored is not None:
+            before = wire.live_from_bytes(stored)
+            waiting = wire.catch_up_runs(before)
+            step.batch.delete(keys.catch_up(before.priority, owner, definition.version))  # it may have another priority
         frozen = self._is_replaced(step, definition)
         step.put_live(key, wire.catch_up_record([*waiting, *runs], definition, step.now, frozen=frozen))
         step.batch.put(keys.catch_up(definition.spec.priority, owner, definition.version), b"")

@@ -143,6 +143,16 @@ def test_an_update_between_fire_and_advance_leaves_no_ghost(drivers: list[Driver
     assert sum(key.startswith(b"d") for key in driver.contents()) == 1
 
 
+def test_an_update_after_the_advance_leaves_no_ghost(drivers: list[Driver]) -> None:
+    """The fired place is advanced, the horizon does not reach the next nominal yet: the old rule is forgotten."""
+    driver = new(drivers)
+    driver.create(trigger=MINUTELY)
+    driver.run_until("2026-01-01T09:01:05Z")
+    driver.do("update", spec={"trigger": {"cron": "*/30 * * * *", "zone": "UTC"}})
+    driver.run_until("2026-01-01T09:30:00Z")
+    assert driver.clocks() == ["09:01:00", "09:30:00"]
+
+
 @pytest.mark.parametrize("verb", ["pause", "cancel", "delete"])
 @pytest.mark.parametrize("ahead_ms", [100, 20_000, 45_000])
 def test_an_end_before_the_instant_is_an_end(drivers: list[Driver], verb: str, ahead_ms: int) -> None:
@@ -363,6 +373,20 @@ def test_a_change_while_catching_up(
     driver.advance(60_000)
     assert (len(driver.dispatched()), driver.counts()) == (fired, gone)
     assert {d["version"] for d in driver.dispatched()} == {1}
+
+
+@RESTORES
+def test_a_new_priority_between_two_outages_with_catch_up(drivers: list[Driver], restore: dict[str, bool]) -> None:
+    """What is still to be caught up moves with the priority when more joins it; it is listed once."""
+    driver = new(drivers, catch_up_per_s=0.01)
+    driver.create(trigger={"cron": "*/5 * * * *", "zone": "UTC"}, misfire={"catch_up": 3}, max_lateness_ms=None)
+    driver.outage("2026-01-01T10:02:00Z")
+    assert driver.do("update", spec={"priority": "critical"})["code"] == "updated"
+    driver.outage("2026-01-01T11:02:00Z", **restore)
+    assert driver.counts() == {"missed": 18}
+    driver.outage("2026-01-01T11:03:00Z", **restore)
+    driver.do("cancel")
+    assert len(driver.dispatched()) + driver.counts()["cancelled"] == 6
 
 
 def test_a_repeated_pause_and_resume_in_one_step_revives_nothing(drivers: list[Driver]) -> None:
