@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from scheduler.errors import Retriable
 from scheduler.runtime.clock import Deadline
@@ -76,15 +76,13 @@ class Transaction:
         return time.monotonic() - began
 
     def _patiently(self, call: Callable[[float], object], seconds: float, doing: str) -> None:
-        """Make a call that may be resumed when its time is over, until it is done, fails or the shard closes."""
+        """Make a call, and resume it as often as the client allows, until it is done, fails or the shard closes."""
         deadline = Deadline(seconds)
         while True:
             try:
                 call(SLICE_S)
             except KafkaException as fault:
-                error = fault.args[0]
-                resumable = error.code() == KafkaError._TIMED_OUT and error.retriable()  # noqa: SLF001 - its name
-                if not resumable or not deadline.left() or self._stopped():
+                if not fault.args[0].retriable() or not deadline.left() or self._stopped():
                     raise reaction_to(fault, doing) from fault
             else:
                 return
@@ -103,7 +101,16 @@ class Transaction:
             # Only the last record of each changelog is asked for its offset: the store's position is behind it.
             callback = delivered if last.get(record.topic) == index else None
             headers: Any = record.headers  # a list of pairs; the stubs ask for an invariant type of them
-            produce(record.topic, record.value, record.key, record.partition, on_delivery=callback, headers=headers)
+            # Stamped by the due clock: the wall clock may be wrong, and a stamp an hour ahead would be refused.
+            produce(
+                record.topic,
+                record.value,
+                record.key,
+                record.partition,
+                on_delivery=callback,
+                timestamp=step.now,
+                headers=headers,
+            )
 
     def _forward(self, forwards: list[Forward]) -> None:
         failed: list[object] = []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-A_KILL_S = 3  # what a kill and a take-over cost: the session has to run out and shards to open
+A_KILL_S = 4  # what a kill and a take-over cost: the session has to run out and shards to open
 COLD = frozenset({"in_restore"})  # points that are only reached when there is something to restore
 
 
@@ -41,7 +41,7 @@ def live_through(cluster: Cluster, points: Sequence[tuple[str, int]]) -> None:
     """Kill at each of the points in turn while schedules fire, then let the rest fire in peace, and judge."""
     node = cluster.node().start()
     await_ready(node)
-    expected = create(cluster, beats(8, now_ms() + 1_500, A_KILL_S * (len(points) + 1)))
+    expected = create(cluster, beats(8, now_ms() + 1_500, A_KILL_S * len(points) + 4))
     with Dispatches(cluster) as dispatches:
         dispatches.await_count(8, words=node.words)
         node.sigkill()
