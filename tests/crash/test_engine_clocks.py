@@ -52,6 +52,11 @@ def await_alarm(node: Node, reason: str) -> str:
     return sentence
 
 
+def await_metric(node: Node, line: str) -> None:
+    """Wait for the next look of the poll loop, which sets the metrics."""
+    wait_until(lambda: line in node.metrics(), lambda: f"{line}\n{node.metrics()}")
+
+
 def shard_marks(cluster: Cluster) -> list[tuple[int, int, int]]:
     """Of each shard record: how far it says it is fired, when it was last alive, and its stamp."""
     with Reader(cluster, [cluster.catalogue.shard_records]) as reader:
@@ -68,11 +73,11 @@ def test_p49_a_wall_clock_that_steps_moves_nothing(cluster: Cluster, lies: Lies)
         dispatches.await_count(8, words=node.words)
         lies.tell(wall_ms=TWO_HOURS_MS)
         assert "7200.0 s ahead of the brokers' time" in await_alarm(node, "wall")
-        assert 'scheduler_clock_alarm{reason="wall"} 1.0' in node.metrics()
+        await_metric(node, 'scheduler_clock_alarm{reason="wall"} 1.0')
         dispatches.await_count(24, words=node.words)
         lies.tell()
         await_ready(node)
-        assert 'scheduler_clock_alarm{reason="wall"} 0.0' in node.metrics()
+        await_metric(node, 'scheduler_clock_alarm{reason="wall"} 0.0')
         dispatches.await_all(expected, words=node.words)
         assert node.stop() == [0]
         verdict = judge(dispatches.read_to_end(), expected)
@@ -91,7 +96,7 @@ def test_p50_a_boot_with_an_absurd_clock_waits(cluster: Cluster, lies: Lies) -> 
     """1970, then 2098 for a moment, then right: nothing is opened, fired or stored before; then everything, once."""
     first = cluster.node().start()
     await_ready(first)
-    expected = create(cluster, beats(4, now_ms() + 1_000, 12))
+    expected = create(cluster, beats(4, now_ms() + 1_000, 8))
     assert first.stop() == [0]
     before = shard_marks(cluster)
     node = cluster.node("n2")
@@ -124,7 +129,7 @@ def test_p51_a_loop_that_slept_is_an_outage(cluster: Cluster) -> None:
     await_ready(node)
     with Dispatches(cluster) as dispatches, Reader(cluster, [cluster.catalogue.occurrences]) as occurrences:
         first = now_ms() + 1_000
-        schedules = beats(4, first, 27)
+        schedules = beats(4, first, 25)
         expected = create(cluster, schedules, misfire="fire_once")
         dispatches.await_count(8, words=node.words)
         node.freeze()
@@ -138,7 +143,7 @@ def test_p51_a_loop_that_slept_is_an_outage(cluster: Cluster) -> None:
         )
         assert node.stop() == [0]
         verdict = judge(dispatches.read_to_end(), expected)
-        assert not (verdict.doubled or verdict.early or verdict.strange), f"{verdict}\n{node.words(60)}"
+        assert verdict.doubled + verdict.early + verdict.strange == [], f"{verdict}\n{node.words(60)}"
         caught_up = [r.fields for r in dispatches.seen if r.fields["origin"] == "catch_up"]
         assert len(caught_up) == len(schedules), "the newest of each"
         for record in dispatches.seen:

@@ -108,14 +108,22 @@ class Node:
 
     # --- verbs
 
-    def start(self, *more: int, crash: tuple[str, int] | None = None, env: dict[str, str] | None = None) -> Self:
+    def start(
+        self,
+        *more: int,
+        crash: tuple[str, int] | None = None,
+        lies: Path | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Self:
         """Start all processes, or those given by index; with `crash`, such that they kill themselves at a point.
 
-        See `tests/crash/child.py` for the points.
+        See `tests/crash/child.py` for the points. With `lies`, such that their clocks lie as that file says.
         """
         base = [sys.executable, "-m", "scheduler"]
         if crash is not None:
             base = [sys.executable, "-m", "tests.crash.child", "--point", crash[0], "--nth", str(crash[1])]
+        if lies is not None:
+            base = [sys.executable, "-m", "tests.crash.wrong_clock", str(lies)]
         base += ["--config", str(self._config), "run"]
         with self.log.open("ab") as log:
             for index in more or range(1 if self.supervised else self.processes):
