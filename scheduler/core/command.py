@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 MAX_PROBLEMS = 20
 MAX_PREVIEW = 1000
-VERBS = ("create", "update", "pause", "resume", "cancel", "delete", "trigger", "preview")
-LATER_VERBS = ("backfill", "replay", "submit-run", "cancel-run", "retry-run")
+VERBS = (
+    "create", "update", "pause", "resume", "cancel", "delete", "trigger", "preview", "backfill", "cancel-backfill",
+)  # fmt: skip
+LATER_VERBS = ("replay", "submit-run", "cancel-run", "retry-run")
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -37,6 +39,10 @@ class Command(Struct, frozen=True, kw_only=True):
     catch_up: bool = False
     supersede: bool = False
     payload: bytes | None = None
+    since: int | None = None  # `from` on the wire
+    until: int | None = None
+    only_missing: bool = True
+    per_s: int | None = None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
@@ -70,7 +76,6 @@ CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "per_s": _whole(1, 1_000_000),
 }
 INSTANTS = frozenset({"effective_from", "from", "until"})
-_NOT_YET = frozenset({"only_missing", "per_s", "from", "until"})  # fields of verbs in LATER_VERBS
 
 
 def parse_command(fields: Mapping[str, object], *, default_id: str) -> Command:
@@ -103,8 +108,10 @@ def parse_command(fields: Mapping[str, object], *, default_id: str) -> Command:
     fault = schedule_id_fault(schedule_id)
     if fault is not None:
         problems.append(Problem("schedule_id", "bad_field", fault))
-    for name in _NOT_YET:
-        values.pop(name, None)
+    if "from" in values:
+        values["since"] = values.pop("from")
+    if values["verb"] == "backfill":
+        _check_range(fields, values, problems)
     return Command(**values, problems=tuple(problems[:MAX_PROBLEMS]), warnings=tuple(warnings[:MAX_PROBLEMS]))
 
 
@@ -118,6 +125,17 @@ def _take_verb(fields: Mapping[str, object], values: dict[str, Any], problems: l
     code = "not_supported" if verb in LATER_VERBS else "bad_field"
     shown = repr(verb[:40]) if isinstance(verb, str) else "nothing" if verb is None else "something that is no text"
     problems.append(Problem("command", code, f"expected one of {', '.join(VERBS)}; got {shown}"))
+
+
+def _check_range(fields: Mapping[str, object], values: Mapping[str, Any], problems: list[Problem]) -> None:
+    problems += [
+        Problem(name, "bad_field", "missing; a backfill runs the nominals in [from, until)")
+        for name in ("from", "until")
+        if fields.get(name) is None
+    ]
+    since, until = values.get("since"), values.get("until")
+    if since is not None and until is not None and since >= until:
+        problems.append(Problem("until", "bad_field", "must be later than from: it is the first that is left out"))
 
 
 def _take_instant(name: str, given: object, values: dict[str, Any], problems: list[Problem]) -> None:

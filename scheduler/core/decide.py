@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.core.backfill import MOST_NOMINALS, Backfill, bounds
+from scheduler.core.calendars import NO_CALENDARS, Calendars, bare, instant_of_once
 from scheduler.core.command import MAX_PROBLEMS
 from scheduler.core.identity import command_digest, manual_occurrence_id
 from scheduler.core.lifecycle import TRANSITIONS, Act, act_for
@@ -22,7 +24,7 @@ from scheduler.core.model import Answer, Gone, Nominal, Schedule, Spec, State
 from scheduler.core.policy import NOTHING_OWED, Look, Settlement, nominal_at, reached_as, settle
 from scheduler.core.problem import Problem
 from scheduler.core.spec import SpecContext, changed_fields, parse_spec
-from scheduler.core.trigger import Once
+from scheduler.core.time import format_instant
 
 if TYPE_CHECKING:
     from scheduler.core.command import Command
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 REMEMBERED = 8  # command ids with their answers
 REMEMBERED_DIGESTS = 56  # older ids, known only to be old
 _DIGEST = 8
+PUT_OFF = frozenset({"update", "pause", "resume", "cancel", "delete"})  # verbs that may take effect later
 _RESCHEDULING = frozenset({"priority", "window_ms"})  # fields a due-index key depends on besides the version's
 
 
@@ -47,7 +50,7 @@ class Debt(Struct, frozen=True):
 
 class Situation(Struct, frozen=True, kw_only=True):
     """Everything a decision may depend on. `position` is the first undecided nominal (of a paused
-    schedule: the first after its floor), None if there is none.
+    schedule: the first after its floor), None if there is none. `kept_since`: dispatches before may be forgotten.
     """
 
     schedule: Schedule | None
@@ -56,6 +59,9 @@ class Situation(Struct, frozen=True, kw_only=True):
     appended_at: int
     next_version: int = 1
     debts: tuple[Debt, ...] = ()
+    calendars: Calendars = NO_CALENDARS
+    backfills: tuple[Backfill, ...] = ()
+    kept_since: int | None = None
 
 
 class ManualRun(Struct, frozen=True, kw_only=True):
@@ -66,7 +72,10 @@ class ManualRun(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """The answer and what the shard must do for it. `settled` pairs the definition with what became of its nominals."""
+    """The answer and what the shard must do for it. `settled` pairs the definition with what became of its nominals.
+
+    `later` is the instant at which the command is to be decided again, by `decide_due`.
+    """
 
     accepted: bool
     code: str
@@ -80,6 +89,10 @@ class Decision(Struct, frozen=True, kw_only=True):
     manual: ManualRun | None = None
     drop_debts: bool = False
     freeze_debts: bool = False
+    backfill: Backfill | None = None
+    end_backfills: bool = False
+    later: int | None = None
+    drop_changes: bool = False
     effective_at: int | None = None
     occurrence_id: str | None = None
     counts: tuple[tuple[str, int], ...] = ()
@@ -98,15 +111,14 @@ def decide(command: Command, situation: Situation) -> Decision:
         known = _repeat(command, schedule)
         if known is not None:
             return known
-        if command.expected_revision is not None and command.expected_revision != schedule.revision:
-            text = f"revision is {schedule.revision}, not {command.expected_revision}: read it again and decide anew"
-            refused = _refuse(command, situation, "revision_conflict", text)
+        refused = _conflict(command, situation, schedule)
+        if refused is not None:
             return refused if command.dry_run else _remembering(command, situation, refused)
-    if command.effective_from is not None and command.effective_from > situation.look.now and command.verb != "create":
-        text = f"effective_from of a {command.verb} must not lie in the future; send it when it is to count"
-        return _refuse_bad(command, situation, (Problem("effective_from", "not_supported", text),))
     act = act_for(command.verb, schedule.state if schedule else None)
-    decision = _HANDLERS[act](command, situation, act)
+    is_put_off = (
+        command.effective_from is not None and command.effective_from > situation.look.now and command.verb != "create"
+    )
+    decision = (_put_off if is_put_off else _HANDLERS[act])(command, situation, act)
     is_left = decision.after is not None and decision.accepted and not decision.delete
     if command.preview and not decision.preview and decision.after is not None and is_left:
         decision = replace(decision, preview=_planned(decision.after, situation.look.now, command.preview))
@@ -115,9 +127,59 @@ def decide(command: Command, situation: Situation) -> Decision:
     if command.dry_run:
         return replace(
             decision, save=False, delete=False, revised=False, settled=(), manual=None, drop_debts=False,
-            freeze_debts=False,
+            freeze_debts=False, end_backfills=False, later=None, drop_changes=False,
         )  # fmt: skip
     return _remembering(command, situation, decision)
+
+
+def decide_due(command: Command, situation: Situation) -> Decision:
+    """A change whose `effective_from` has come: as a command that arrives now, except that it has its answer already.
+
+    It replaces what it names, whatever was changed meanwhile: of two writers the one with the later instant wins. With
+    an `expected_revision` it is refused if anything was.
+    """
+    schedule = situation.schedule
+    if command.problems:
+        return _refuse_bad(command, situation, command.problems)
+    refused = None if schedule is None else _conflict(command, situation, schedule)
+    if refused is not None:
+        return refused
+    act = act_for(command.verb, schedule.state if schedule else None)
+    return _HANDLERS[act](command, situation, act)
+
+
+def _conflict(command: Command, situation: Situation, schedule: Schedule) -> Decision | None:
+    if command.expected_revision is None or command.expected_revision == schedule.revision:
+        return None
+    text = f"revision is {schedule.revision}, not {command.expected_revision}: read it again and decide anew"
+    return _refuse(command, situation, "revision_conflict", text)
+
+
+def _put_off(command: Command, situation: Situation, act: Act) -> Decision:
+    """Accept a change for a later instant. What would be refused then, as things now stand, is refused at once."""
+    at = command.effective_from
+    if command.verb not in PUT_OFF or at is None:
+        text = f"effective_from of a {command.verb} must not lie in the future; send it when it is to count"
+        return _refuse_bad(command, situation, (Problem("effective_from", "not_supported", text),))
+    then = replace(
+        situation, position=None, debts=(), backfills=(), appended_at=at, look=replace(situation.look, now=at)
+    )
+    outcome = _HANDLERS[act](command, then, act)
+    if not outcome.accepted:
+        return outcome
+    schedule = _existing(situation)
+    planned = () if outcome.after is None or outcome.delete else _planned(outcome.after, at, command.preview)
+    return Decision(
+        accepted=True,
+        code="planned",
+        message=f"the {command.verb} counts from {format_instant(at)}; cancel and delete drop it",
+        before=schedule,
+        after=schedule,
+        later=at,
+        effective_at=at,
+        preview=planned,
+        warnings=outcome.warnings,
+    )
 
 
 # --- one handler per act --------------------------------------------------------------------------------------------
@@ -126,7 +188,9 @@ def decide(command: Command, situation: Situation) -> Decision:
 def _create(command: Command, situation: Situation, _act: Act) -> Decision:
     now = situation.look.now
     effective_at = max(now, command.effective_from or now)
-    parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, effective_at))
+    parsed = parse_spec(
+        command.spec or {}, SpecContext(command.schedule_id, effective_at, calendars=situation.calendars)
+    )
     if parsed.spec is None:
         return _refuse_bad(command, situation, parsed.problems)
     fault = _in_the_past(parsed.spec, situation)
@@ -151,7 +215,8 @@ def _create(command: Command, situation: Situation, _act: Act) -> Decision:
 def _compare(command: Command, situation: Situation, act: Act) -> Decision:
     schedule = _existing(situation)
     # A create states the whole definition: only the old rule's grid may be kept, nothing else of the old definition.
-    context = SpecContext(command.schedule_id, schedule.effective_at, Spec(trigger=schedule.spec.trigger))
+    kept = Spec(trigger=bare(schedule.spec.trigger))
+    context = SpecContext(command.schedule_id, schedule.effective_at, kept, situation.calendars)
     parsed = parse_spec(command.spec or {}, context)
     if parsed.spec is None:
         return _refuse_bad(command, situation, parsed.problems)
@@ -165,7 +230,7 @@ def _compare(command: Command, situation: Situation, act: Act) -> Decision:
 def _update(command: Command, situation: Situation, act: Act) -> Decision:
     before = _existing(situation)
     now = situation.look.now
-    parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, now, before.spec))
+    parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, now, before.spec, situation.calendars))
     spec = parsed.spec
     if spec is None:
         return _refuse_bad(command, situation, parsed.problems)
@@ -330,8 +395,92 @@ def _changed(command: Command, situation: Situation, act: Act, after: Schedule, 
         revised=True,
         settled=settled,
         drop_debts=drop,
+        end_backfills=act in (Act.CANCEL, Act.DELETE),
+        drop_changes=act in (Act.CANCEL, Act.DELETE),
         effective_at=now,
         counts=counts,
+    )
+
+
+def _backfill(command: Command, situation: Situation, act: Act) -> Decision:
+    """Fix the range and the definition; what ran of it is looked up before anything is dispatched."""
+    schedule = _existing(situation)
+    now = situation.look.now
+    since, asked = command.since or 0, command.until or 0
+    if since > now:
+        text = "lies in the future: a backfill is for nominals that have passed, later ones run by themselves"
+        return _refuse_bad(command, situation, (Problem("from", "bad_field", text),))
+    first, until = bounds(schedule, since, asked, situation.position, now)
+    count = schedule.spec.trigger.count_between(first - 1, until - 1)
+    problems = _range_problems(command, situation, first, count)
+    if problems:
+        return _refuse_bad(command, situation, problems)
+    warnings: tuple[Problem, ...] = ()
+    if asked > until and schedule.spec.trigger.count_between(until - 1, asked - 1):
+        text = f"cut to {format_instant(until)}: later nominals are the schedule's own, or outside its start and end"
+        warnings = (Problem("until", "cut", text),)
+    if not count:
+        return _kept(schedule, "unchanged", "the range names nothing that could be run", warnings)
+    if any(b.overlaps(first, until) or b.command_id == command.command_id for b in situation.backfills):
+        text = "a backfill of an overlapping range is running; wait for its end, or send cancel-backfill"
+        return _refuse(command, situation, "backfill_running", text)
+    owed = {n for debt in situation.debts for n in debt.nominals if first <= n < until}
+    backfill = Backfill(
+        command_id=command.command_id,
+        definition=replace(schedule, recent=(), older=""),
+        first=first,
+        until=until,
+        after=first - 1,
+        accepted_at=now,
+        per_s=command.per_s,
+        only_missing=command.only_missing,
+        counted=command.dry_run,
+        owed=tuple(sorted(owed)),
+    )
+    then = "held until it is resumed" if schedule.state is State.PAUSED else "they run as fast as the budgets allow"
+    return Decision(
+        accepted=True,
+        code=act.value,
+        message=f"{count} nominals in the range; once it is known which of them ran, {then}",
+        before=schedule,
+        after=schedule,
+        backfill=backfill,
+        effective_at=now,
+        counts=(("nominals", count),),
+        warnings=warnings,
+    )
+
+
+def _range_problems(command: Command, situation: Situation, first: int, count: int) -> tuple[Problem, ...]:
+    problems: tuple[Problem, ...] = ()
+    kept_since = situation.kept_since
+    if command.only_missing and count and kept_since is not None and first < kept_since:
+        text = (
+            f"which nominals ran is known since {format_instant(kept_since)} only (the retention of the dispatch "
+            "topics): begin later, or send only_missing: false to run all of them"
+        )
+        problems = (Problem("from", "too_old", text),)
+    if count > MOST_NOMINALS:
+        text = f"the range names {count} nominals; at most {MOST_NOMINALS} in one backfill: split it"
+        problems += (Problem("until", "too_many", text),)
+    return problems
+
+
+def _cancel_backfill(_command: Command, situation: Situation, act: Act) -> Decision:
+    schedule = _existing(situation)
+    if not situation.backfills:
+        return _kept(schedule, "unchanged", "no backfill of it is running")
+    settled = _end_backfills(situation, "backfill_cancelled")
+    return Decision(
+        accepted=True,
+        code=act.value,
+        message="what the backfill had still to run is cancelled",
+        before=schedule,
+        after=schedule,
+        settled=settled,
+        end_backfills=True,
+        effective_at=situation.look.now,
+        counts=_counts(settled, situation, drop=True),
     )
 
 
@@ -354,7 +503,7 @@ def _show(command: Command, situation: Situation, act: Act) -> Decision:
     now = situation.look.now
     warnings: tuple[Problem, ...] = ()
     if command.spec is not None:
-        context = SpecContext(command.schedule_id, now, schedule.spec if schedule else None)
+        context = SpecContext(command.schedule_id, now, schedule.spec if schedule else None, situation.calendars)
         parsed = parse_spec(command.spec, context)
         if parsed.spec is None:
             return _refuse_bad(command, situation, parsed.problems)
@@ -401,6 +550,8 @@ _HANDLERS = {
     Act.DELETE: _delete,
     Act.RUN: _run,
     Act.SHOW: _show,
+    Act.BACKFILL: _backfill,
+    Act.CANCEL_BACKFILL: _cancel_backfill,
     Act.UNCHANGED: _no_change,
     Act.NOT_FOUND: _not_possible,
     Act.NOT_ALLOWED: _not_possible,
@@ -426,21 +577,21 @@ def _draft(command: Command, situation: Situation, spec: Spec) -> Schedule:
 
 def _in_the_past(spec: Spec, situation: Situation) -> Problem | None:
     """A one-shot before the command's append time minus the grace was never meant to run."""
-    trigger = spec.trigger
-    if not isinstance(trigger, Once):
+    at = instant_of_once(spec.trigger)
+    if at is None:
         return None
     oldest = min(situation.appended_at, situation.look.now) - situation.look.rules.grace_max_ms
-    if trigger.at >= oldest:
+    if at >= oldest:
         return None
     return Problem("spec.trigger", "in_past", "this instant has passed; give one in the future, or use trigger")
 
 
 def _just_passed(schedule: Schedule, now: int) -> int | None:
     """The instant of a one-shot that passed on the way here."""
-    trigger = schedule.spec.trigger
-    if not isinstance(trigger, Once) or trigger.at > now:
+    at = instant_of_once(schedule.spec.trigger)
+    if at is None or at > now:
         return None
-    return replace(schedule, floor=trigger.at - 1).next_after(trigger.at - 1)  # None outside of start and end
+    return replace(schedule, floor=at - 1).next_after(at - 1)  # None outside of start and end
 
 
 def _settled(definition: Schedule, settlement: Settlement) -> Settled:
@@ -454,10 +605,21 @@ def _reached(situation: Situation, before: Schedule, state: str, reason: str) ->
 
 def _final_settlement(situation: Situation, before: Schedule, reason: str) -> Settled:
     """What cancel and delete leave behind: a paused one's nominals were suppressed, an active one's are cancelled."""
+    backfills = _end_backfills(situation, reason)
     if before.state is State.PAUSED:
-        return _settled(before, _reached(situation, before, "suppressed", "paused"))
+        return _settled(before, _reached(situation, before, "suppressed", "paused")) + backfills
     ended = _settled(before, _reached(situation, before, "cancelled", reason))
-    return ended + _end_debts(situation, before, "cancelled", reason)
+    return ended + _end_debts(situation, before, "cancelled", reason) + backfills
+
+
+def _end_backfills(situation: Situation, reason: str) -> Settled:
+    """What backfills had still to run; of one that does not know yet what ran, nothing can be said."""
+    ended: Settled = ()
+    for backfill in situation.backfills:
+        left = backfill.left() if backfill.informed else None
+        if left is not None:
+            ended += _settled(backfill.definition, Settlement(gone=(replace(left, reason=reason),)))
+    return ended
 
 
 def _end_debts(situation: Situation, before: Schedule, state: str, reason: str) -> Settled:
@@ -522,7 +684,8 @@ def _spec_problems(command: Command, situation: Situation) -> tuple[Problem, ...
     if command.spec is None or command.verb not in ("create", "update", "preview"):
         return ()
     previous = situation.schedule.spec if situation.schedule and command.verb != "create" else None
-    return parse_spec(command.spec, SpecContext(command.schedule_id, situation.look.now, previous)).problems
+    context = SpecContext(command.schedule_id, situation.look.now, previous, situation.calendars)
+    return parse_spec(command.spec, context).problems
 
 
 def _summary(problems: tuple[Problem, ...]) -> str:

@@ -26,6 +26,8 @@ class Act(StrEnum):
     DELETE = "deleted"
     RUN = "dispatched"
     SHOW = "previewed"
+    BACKFILL = "backfilling"  # a paused schedule's waits for the resume
+    CANCEL_BACKFILL = "backfill_cancelled"  # `unchanged` when none is running
     UNCHANGED = "unchanged"
     NOT_FOUND = "not_found"
     NOT_ALLOWED = "not_allowed"
@@ -60,6 +62,14 @@ TABLE: Mapping[str, Mapping[State | None, Act]] = {
     },
     "preview": {
         None: Act.SHOW, _A: Act.SHOW, _P: Act.SHOW, _D: Act.SHOW, _C: Act.SHOW, _B: Act.SHOW,
+    },
+    "backfill": {
+        None: Act.NOT_FOUND, _A: Act.BACKFILL, _P: Act.BACKFILL, _D: Act.BACKFILL,
+        _C: Act.NOT_ALLOWED, _B: Act.NOT_ALLOWED,
+    },
+    "cancel-backfill": {
+        None: Act.NOT_FOUND, _A: Act.CANCEL_BACKFILL, _P: Act.CANCEL_BACKFILL, _D: Act.CANCEL_BACKFILL,
+        _C: Act.UNCHANGED, _B: Act.CANCEL_BACKFILL,
     },
 }  # fmt: skip
 

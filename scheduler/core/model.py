@@ -163,6 +163,7 @@ class Run(NamedTuple):
     available_at: int
     origin: Origin = Origin.SCHEDULE
     stands_for: int = 1
+    attempt: int = 1
 
 
 class Gone(Struct, frozen=True):
