@@ -468,15 +468,37 @@ def test_a_floor_is_kept_until_the_window_is_over(drivers: list[Driver], restore
     """An outage ended inside the window; the floor that guards the waiting nominal outlives its instant."""
     driver = new(drivers)
     driver.create(trigger=HOURLY, window_ms=3_600_000)
-    driver.outage("2026-01-01T10:00:01Z")
-    assert driver.dispatched() == []
-    driver.run_until("2026-01-01T10:00:03Z")
+    driver.outage("2026-01-01T11:00:01Z")  # 10:00 is missed in it, 11:00 waits
+    assert driver.clocks() == ["10:00:00"]
+    driver.run_until("2026-01-01T11:00:03Z")
     driver.restart(**restore)
     driver.do("update", spec={"owner": "x"})
     driver.restart(**restore)
-    driver.run_until("2026-01-01T11:00:00Z")
-    assert driver.clocks()[:1] == ["10:00:00"]
+    driver.run_until("2026-01-01T12:00:00Z")
+    assert driver.clocks()[:2] == ["10:00:00", "11:00:00"]
     each_once(driver, len(driver.dispatched()))
+
+
+@RESTORES
+def test_a_crash_between_the_slices_of_a_backlog(
+    drivers: list[Driver], restore: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One schedule is decided in each step and every owner dies after it: each is decided once, all of it."""
+    monkeypatch.setattr("scheduler.shard.outage.SLICE", 1)
+    driver = new(drivers)
+    for n in range(4):
+        driver.create(f"acme/n{n}", trigger={"cron": "*/5 * * * *", "zone": "UTC"}, misfire={"catch_up": 2})
+    driver.kill()
+    driver.now = START + 62 * 60_000
+    for _ in range(6):
+        driver.start(run=False, **restore)
+        assert driver.shard is not None
+        driver.shard.commands_read()
+        driver.crash_after_commit()
+    driver.start(**restore)
+    driver.advance(60_000)
+    each_once(driver, 8)
+    assert driver.counts() == {"missed": 40}
 
 
 @RESTORES
