@@ -5,9 +5,10 @@
     assignment.py   partitions come and go: shard tasks opened and closed, never blocking the poll loop
     task.py         one shard: a thread, a store, a transactional producer, the loop
     transaction.py  the only file that commits
-    restore.py      changelogs to the store           stores.py      the stores on disk
-    clock.py        the due clock: broker time, carried by a monotonic clock
-    health.py       live, ready, metrics                telemetry.py   every metric and log event, declared once
+    restore.py      changelogs to the store
+    clock.py        the due clock: broker time, carried by a monotonic clock; fed and watched by probe.py
+    kafka.py        clients and their settings          stores.py      the stores on disk
+    health.py       live, ready, metrics                telemetry.py   every metric, declared once; log events
 
 What happens when something fails (the crash tests show each):
 

@@ -4,7 +4,10 @@
     step.py       everything that commits together
     commands.py   input records to decisions        settle.py   decisions about nominals to records
     horizon.py    the next seconds, encoded ahead   outage.py   backlogs and catch-up after an outage
-    rebuild.py    changelog records to the store    keys.py     the store's keys
+    backfills.py  ranges of the past, run again     passed.py   what calendars and gaps take away, recorded
+    replan.py     newer calendars and zone tables   zones.py    which tables the schedules are planned by
+    rebuild.py    changelog records to the store    repair.py   a cursor of the future set back on request
+    keys.py       the store's keys
 
 `runtime` drives it with Kafka, the simulator and the tests without.
 """
