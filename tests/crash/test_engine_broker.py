@@ -62,7 +62,7 @@ def behind(cluster: Cluster, proxy: Proxy) -> Cluster:
     ("times", "hang_up"),
     [
         pytest.param(1, True, id="connection lost", marks=pytest.mark.soak),
-        pytest.param(8, False, id="silence"),
+        pytest.param(8, False, id="silence", marks=pytest.mark.soak),
     ],
 )
 def test_the_answer_to_a_commit_is_lost(proxied: tuple[Cluster, Proxy], times: int, *, hang_up: bool) -> None:
