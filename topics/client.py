@@ -1,9 +1,9 @@
-"""A small Kafka client for people who speak to the scheduler in Python: send commands, read what it publishes.
+"""A small Kafka client for people who speak to the scheduler in Python: send commands, wait for their replies.
 
 Nobody needs it (any producer with Kafka's default partitioner will do), but it gets the easy mistakes right: the
 partitioner, idempotent and fully acknowledged writes, read_committed, waiting for the reply. `kafka` is always a
 mapping of plain librdkafka settings, `bootstrap.servers` and TLS/SASL included; what correctness rests on is set here
-and cannot be overridden. Consumers here have no group: nothing is committed, nothing rebalances.
+and cannot be overridden. Its consumer has no group: nothing is committed, nothing rebalances.
 
 Errors: `Unreachable` (no broker, or no such topic: wait or repair, then try again), `NotDelivered` (the broker refused
 the command), TimeoutError (delivered, but no reply came).
@@ -18,10 +18,10 @@ import time
 import uuid
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from topics.catalog import COMMANDS, REPLIES
 from topics.codec import Undecodable, decode, encode
@@ -33,10 +33,10 @@ from topics.messages import (
     Problem,
     Reply,
 )
-from topics.partition import partition_for
+from topics.reading import COMMON, ends_of, is_error, new_consumer, next_batch, partitions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -48,10 +48,6 @@ AnyCommand = Command | dict[str, Any]
 _C = TypeVar("_C", Command, dict[str, Any], AnyCommand)
 _Key = tuple[bytes, bytes]  # schedule_id and command_id of a command that waits for its reply
 
-_COMMON: Final[dict[str, Any]] = {
-    "reconnect.backoff.max.ms": 2000,
-    "client.id": "kafka-streaming-scheduler-client",
-}
 _PRODUCER: Final[dict[str, Any]] = {
     "partitioner": "murmur2_random",  # Kafka's own; librdkafka's default is CRC32
     "enable.idempotence": True,
@@ -62,47 +58,12 @@ _PRODUCER: Final[dict[str, Any]] = {
     "queue.buffering.max.messages": 200_000,
     "delivery.report.only.error": True,
 }
-_CONSUMER: Final[dict[str, Any]] = {
-    "group.id": "kafka-streaming-scheduler-client",  # asked for by librdkafka, never joined
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "auto.offset.reset": "earliest",
-    "fetch.wait.max.ms": 100,
-    "allow.auto.create.topics": False,
-}
 _SCHEDULE_ID: Final = re.compile(SCHEDULE_ID_PATTERN).fullmatch
 _COMMAND_ID: Final = re.compile(COMMAND_ID_PATTERN).fullmatch
-
-# A topic just made, or a leader just lost: another look helps.
-_PASSING: Final = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - the client's own constant
-    },
-)
-
-
-class Unreachable(ConnectionError):
-    """No broker answered, or a topic is not there. The text says which, and what to do."""
 
 
 class NotDelivered(RuntimeError):
     """The broker did not take a command; it had no effect."""
-
-
-class Record(NamedTuple):
-    """One committed record. `append_ms` is its timestamp (the broker's, on topics with LogAppendTime)."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    append_ms: int
 
 
 class CommandClient:
@@ -123,15 +84,15 @@ class CommandClient:
 
     def __enter__(self) -> Self:
         """Connects. Raises Unreachable."""
-        self._consumer = _consumer(self._kafka)
+        self._consumer = new_consumer(self._kafka)
         try:
-            ends = _ends(self._consumer, self._replies, timeout_s=self._timeout_s)
-            _partitions(self._consumer, self._commands, timeout_s=self._timeout_s)
+            ends = ends_of(self._consumer, self._replies, timeout_s=self._timeout_s)
+            partitions_of(self._consumer, self._commands, timeout_s=self._timeout_s)
         except BaseException:
             self._consumer.close()
             raise
         self._consumer.assign([TopicPartition(self._replies, number, end) for number, end in ends.items()])
-        settings = {**_COMMON, **self._kafka, **_PRODUCER}
+        settings = {**COMMON, **self._kafka, **_PRODUCER}
         settings |= {"message.timeout.ms": int(self._timeout_s * 1000), "on_delivery": self._delivered}
         self._producer = Producer(settings, logger=log)
         return self
@@ -230,8 +191,8 @@ class CommandClient:
         return f"{self._id_prefix}-{next(self._id_numbers)}"
 
     def _answers(self, patience_s: float) -> Iterator[tuple[AnyCommand, Reply]]:
-        for message in _batch(self._consumer, patience_s):
-            if _is_error(message):
+        for message in next_batch(self._consumer, patience_s):
+            if is_error(message):
                 continue
             command_id = dict(message.headers() or []).get(COMMAND_ID_HEADER)
             key = (message.key() or b"", command_id if isinstance(command_id, bytes) else b"")
@@ -270,87 +231,6 @@ class CommandClient:
         )
 
 
-def read_compacted(
-    kafka: Mapping[str, str],
-    topic: str,
-    *,
-    key: bytes | None = None,
-    timeout_s: float = 30.0,
-) -> Iterator[tuple[bytes | None, bytes | None, int, int]]:
-    """Every record (key, value, partition, offset) up to the end at the time of the call, in order per partition.
-
-    Compaction is lazy, so a key may come several times: the last one counts, a value of None deletes it. With `key`
-    only the partition of that owner key is read. Raises Unreachable, or TimeoutError when nothing came for
-    `timeout_s`.
-    """
-    consumer = _consumer(kafka)
-    try:
-        ends = _ends(consumer, topic, timeout_s=timeout_s)
-        if key is not None:
-            mine = partition_for(key, len(ends))
-            ends = {mine: ends[mine]}
-        unread = {number for number, end in ends.items() if end > 0}
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(unread)])
-        deadline = time.monotonic() + timeout_s
-        while unread:
-            for message in _batch(consumer, 0.1):
-                deadline = time.monotonic() + timeout_s
-                number, offset = message.partition(), message.offset()
-                if number is None or offset is None or number not in unread:
-                    continue
-                error = message.error()
-                if error is not None:
-                    # The end as a committed reader sees it: transaction markers take offsets but are no records.
-                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
-                        unread.discard(number)
-                    continue
-                if offset < ends[number]:
-                    yield message.key(), message.value(), number, offset
-                if offset >= ends[number] - 1:
-                    unread.discard(number)
-            if unread and time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"partitions {sorted(unread)} of {topic} gave nothing for {timeout_s:g} s before their end; "
-                    "check the brokers",
-                )
-    finally:
-        consumer.close()
-
-
-def follow(
-    kafka: Mapping[str, str],
-    topics: Sequence[str],
-    *,
-    from_beginning: bool = False,
-    stop: Callable[[], bool] = lambda: False,
-    timeout_s: float = 30.0,
-) -> Iterator[Record]:
-    """Committed records of `topics` as they arrive, from now (or from the beginning) until `stop()` says so.
-
-    `stop` is asked at least every 0.2 s. "Now" is fixed when the first record is asked for. Raises Unreachable.
-    """
-    consumer = _consumer(kafka)
-    try:
-        assigned = []
-        for topic in topics:
-            for number, end in _ends(consumer, topic, timeout_s=timeout_s).items():
-                assigned.append(TopicPartition(topic, number, OFFSET_BEGINNING if from_beginning else end))
-        consumer.assign(assigned)
-        while not stop():
-            for message in _batch(consumer, 0.2):
-                if not _is_error(message):
-                    yield Record(
-                        topic=message.topic() or "",
-                        partition=message.partition() or 0,
-                        offset=message.offset() or 0,
-                        key=message.key(),
-                        value=message.value(),
-                        append_ms=message.timestamp()[1],
-                    )
-    finally:
-        consumer.close()
-
-
 def _address(schedule_id: object, command_id: object) -> _Key:
     """The key and id a reply is recognised by. Raises ValueError for what the shards could not reply to."""
     if not isinstance(schedule_id, str) or not _SCHEDULE_ID(schedule_id):
@@ -374,56 +254,3 @@ def _refusal(command: AnyCommand, why: str) -> Reply:
         at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         errors=[Problem(field=why.split(" ", 1)[0], code="bad_field", message=why)],
     )
-
-
-def _consumer(kafka: Mapping[str, str]) -> Consumer:
-    return Consumer({**_COMMON, **kafka, **_CONSUMER}, logger=log)
-
-
-def _batch(consumer: Consumer, patience_s: float) -> list[Message]:
-    """What has arrived, after waiting for the first of it at most `patience_s`.
-
-    The client's own `consume` would wait the whole time for its batch to fill.
-    """
-    first = consumer.poll(patience_s)
-    return [] if first is None else [first, *consumer.consume(2000, 0)]
-
-
-def _partitions(consumer: Consumer, topic: str, *, timeout_s: float) -> list[int]:
-    try:
-        found = consumer.list_topics(topic, timeout_s).topics[topic]
-    except KafkaException as error:
-        raise Unreachable(
-            f"no broker answered within {timeout_s:g} s ({error.args[0].str()}); check bootstrap.servers and the "
-            "security settings",
-        ) from None
-    if found.error is not None or not found.partitions:
-        why = found.error.str() if found.error is not None else "it has no partitions"
-        raise Unreachable(f"topic {topic}: {why}; check the namespace, or create it with `scheduler topics apply`")
-    return sorted(found.partitions)
-
-
-def _ends(consumer: Consumer, topic: str, *, timeout_s: float) -> dict[int, int]:
-    """Partition -> the offset after its last record. Raises Unreachable."""
-    deadline = time.monotonic() + timeout_s
-    ends: dict[int, int] = {}
-    for number in _partitions(consumer, topic, timeout_s=timeout_s):
-        while number not in ends:
-            try:
-                ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout_s)[1]
-            except KafkaException as error:
-                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
-                    text = f"the end of {topic}/{number} cannot be read: {error.args[0].str()}"
-                    raise Unreachable(f"{text}; check the brokers") from None
-                time.sleep(0.05)
-                _partitions(consumer, topic, timeout_s=timeout_s)  # asks who leads now
-    return ends
-
-
-def _is_error(message: Message) -> bool:
-    error = message.error()
-    if error is None:
-        return False
-    if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
-        log.warning("consumer_error topic=%s code=%s text=%s", message.topic(), error.name(), error.str())
-    return True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from topics.client import Record, _consumer, _ends
+from topics.reading import Record, ends_of, new_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,9 +20,9 @@ def read_since(
 
     Raises Unreachable, or TimeoutError when nothing came for `timeout_s`.
     """
-    consumer = _consumer(kafka)
+    consumer = new_consumer(kafka)
     try:
-        end = _ends(consumer, topic, timeout_s=timeout_s).get(partition, 0)
+        end = ends_of(consumer, topic, timeout_s=timeout_s).get(partition, 0)
         found = consumer.offsets_for_times([TopicPartition(topic, partition, since_ms)], timeout_s)
         offset = found[0].offset
         if offset < 0 or offset >= end:  # nothing is that young

@@ -10,9 +10,9 @@ from scheduler.errors import StateCorrupted
 from scheduler.simulator.why import Evidence, Place
 from topics import messages as m
 from topics.catalog import OCCURRENCES
-from topics.client import Unreachable, read_compacted
 from topics.codec import Undecodable, decode
 from topics.partition import partition_for
+from topics.reading import Unreachable, read_compacted
 from topics.since import read_since
 
 if TYPE_CHECKING:

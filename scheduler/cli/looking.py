@@ -14,9 +14,9 @@ from scheduler.core.policy import nominal_at
 from scheduler.core.time import format_instant
 from scheduler.errors import StateCorrupted
 from scheduler.wire import schedule_from_bytes
-from topics.client import read_compacted
 from topics.codec import Undecodable, decode
 from topics.messages import Revision, Schedule
+from topics.reading import read_compacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

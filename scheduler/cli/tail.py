@@ -14,9 +14,9 @@ import click
 from scheduler.cli.arrivals import HEADING, Arrival
 from scheduler.cli.common import Cli, json_option, note, pass_cli, print_json
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
-from topics.client import Record, follow
 from topics.codec import Undecodable, decode
 from topics.messages import PRIORITIES, Dispatch
+from topics.reading import Record, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,9 +14,10 @@ from confluent_kafka import Producer
 from tests.support.responder import Responder
 from topics.admin import apply, connect, observe, plan
 from topics.catalog import Catalogue
-from topics.client import CommandClient, NotDelivered, Unreachable, follow, read_compacted
+from topics.client import CommandClient, NotDelivered
 from topics.messages import Command
 from topics.partition import partition_for
+from topics.reading import Unreachable, follow, read_compacted
 
 if TYPE_CHECKING:
     from tests.support.broker import BrokerUnderTest

@@ -218,7 +218,7 @@ def _show(
 ) -> list[str]:
     """Prints what arrives until `stop`, or until something died; returns what did."""
     from scheduler.cli.tail import arrival_of
-    from topics.client import follow
+    from topics.reading import follow
 
     deaths: list[str] = []
 

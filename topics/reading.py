@@ -1,0 +1,201 @@
+"""Reading topics as plain values: compacted ones whole, others as records arrive. Committed records only, no group.
+
+`kafka` is always a mapping of plain librdkafka settings, `bootstrap.servers` and TLS/SASL included; what correctness
+rests on is set here and cannot be overridden. Nothing is committed, nothing rebalances.
+
+Errors: `Unreachable` (no broker, or no such topic: wait or repair, then try again), TimeoutError (it fell silent).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from topics.partition import partition_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from confluent_kafka import Message
+
+log: Final = logging.getLogger("topics.kafka")
+
+COMMON: Final[dict[str, Any]] = {
+    "reconnect.backoff.max.ms": 2000,
+    "client.id": "kafka-streaming-scheduler-client",
+}
+_CONSUMER: Final[dict[str, Any]] = {
+    "group.id": "kafka-streaming-scheduler-client",  # asked for by librdkafka, never joined
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",
+    "fetch.wait.max.ms": 100,
+    "allow.auto.create.topics": False,
+}
+
+# A topic just made, or a leader just lost: another look helps.
+_PASSING: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - the client's own constant
+    },
+)
+
+
+class Unreachable(ConnectionError):
+    """No broker answered, or a topic is not there. The text says which, and what to do."""
+
+
+class Record(NamedTuple):
+    """One committed record. `append_ms` is its timestamp (the broker's, on topics with LogAppendTime)."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    append_ms: int
+
+
+def read_compacted(
+    kafka: Mapping[str, str],
+    topic: str,
+    *,
+    key: bytes | None = None,
+    timeout_s: float = 30.0,
+) -> Iterator[tuple[bytes | None, bytes | None, int, int]]:
+    """Every record (key, value, partition, offset) up to the end at the time of the call, in order per partition.
+
+    Compaction is lazy, so a key may come several times: the last one counts, a value of None deletes it. With `key`
+    only the partition of that owner key is read. Raises Unreachable, or TimeoutError when nothing came for
+    `timeout_s`.
+    """
+    consumer = new_consumer(kafka)
+    try:
+        ends = ends_of(consumer, topic, timeout_s=timeout_s)
+        if key is not None:
+            mine = partition_for(key, len(ends))
+            ends = {mine: ends[mine]}
+        unread = {number for number, end in ends.items() if end > 0}
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(unread)])
+        deadline = time.monotonic() + timeout_s
+        while unread:
+            for message in next_batch(consumer, 0.1):
+                deadline = time.monotonic() + timeout_s
+                number, offset = message.partition(), message.offset()
+                if number is None or offset is None or number not in unread:
+                    continue
+                error = message.error()
+                if error is not None:
+                    # The end as a committed reader sees it: transaction markers take offsets but are no records.
+                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
+                        unread.discard(number)
+                    continue
+                if offset < ends[number]:
+                    yield message.key(), message.value(), number, offset
+                if offset >= ends[number] - 1:
+                    unread.discard(number)
+            if unread and time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"partitions {sorted(unread)} of {topic} gave nothing for {timeout_s:g} s before their end; "
+                    "check the brokers",
+                )
+    finally:
+        consumer.close()
+
+
+def follow(
+    kafka: Mapping[str, str],
+    topics: Sequence[str],
+    *,
+    from_beginning: bool = False,
+    stop: Callable[[], bool] = lambda: False,
+    timeout_s: float = 30.0,
+) -> Iterator[Record]:
+    """Committed records of `topics` as they arrive, from now (or from the beginning) until `stop()` says so.
+
+    `stop` is asked at least every 0.2 s. "Now" is fixed when the first record is asked for. Raises Unreachable.
+    """
+    consumer = new_consumer(kafka)
+    try:
+        assigned = []
+        for topic in topics:
+            for number, end in ends_of(consumer, topic, timeout_s=timeout_s).items():
+                assigned.append(TopicPartition(topic, number, OFFSET_BEGINNING if from_beginning else end))
+        consumer.assign(assigned)
+        while not stop():
+            for message in next_batch(consumer, 0.2):
+                if not is_error(message):
+                    yield Record(
+                        topic=message.topic() or "",
+                        partition=message.partition() or 0,
+                        offset=message.offset() or 0,
+                        key=message.key(),
+                        value=message.value(),
+                        append_ms=message.timestamp()[1],
+                    )
+    finally:
+        consumer.close()
+
+
+def new_consumer(kafka: Mapping[str, str]) -> Consumer:
+    """A consumer without a group: assign it what it is to read, close it afterwards."""
+    return Consumer({**COMMON, **kafka, **_CONSUMER}, logger=log)
+
+
+def next_batch(consumer: Consumer, patience_s: float) -> list[Message]:
+    """What has arrived, after waiting for the first of it at most `patience_s`.
+
+    The client's own `consume` would wait the whole time for its batch to fill.
+    """
+    first = consumer.poll(patience_s)
+    return [] if first is None else [first, *consumer.consume(2000, 0)]
+
+
+def partitions_of(consumer: Consumer, topic: str, *, timeout_s: float) -> list[int]:
+    """The partitions of a topic, ascending. Raises Unreachable."""
+    try:
+        found = consumer.list_topics(topic, timeout_s).topics[topic]
+    except KafkaException as error:
+        raise Unreachable(
+            f"no broker answered within {timeout_s:g} s ({error.args[0].str()}); check bootstrap.servers and the "
+            "security settings",
+        ) from None
+    if found.error is not None or not found.partitions:
+        why = found.error.str() if found.error is not None else "it has no partitions"
+        raise Unreachable(f"topic {topic}: {why}; check the namespace, or create it with `scheduler topics apply`")
+    return sorted(found.partitions)
+
+
+def ends_of(consumer: Consumer, topic: str, *, timeout_s: float) -> dict[int, int]:
+    """Partition -> the offset after its last record. Raises Unreachable."""
+    deadline = time.monotonic() + timeout_s
+    ends: dict[int, int] = {}
+    for number in partitions_of(consumer, topic, timeout_s=timeout_s):
+        while number not in ends:
+            try:
+                ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout_s)[1]
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    text = f"the end of {topic}/{number} cannot be read: {error.args[0].str()}"
+                    raise Unreachable(f"{text}; check the brokers") from None
+                time.sleep(0.05)
+                partitions_of(consumer, topic, timeout_s=timeout_s)  # asks who leads now
+    return ends
+
+
+def is_error(message: Message) -> bool:
+    """Whether this is no record; the end of a partition is not worth a line in the log, everything else is."""
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
+        log.warning("consumer_error topic=%s code=%s text=%s", message.topic(), error.name(), error.str())
+    return True
