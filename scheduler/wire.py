@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import UNSET, Raw
 
+from scheduler.core.backfill import Backfill, Stretch
+from scheduler.core.calendars import Calendars, bound, planned_by
 from scheduler.core.due import Backlog, due_key, instant_end, instant_of, priority_of, schedule_of
 from scheduler.core.identity import occurrence_id, tenant_of
 from scheduler.core.model import (
@@ -32,11 +34,13 @@ from scheduler.core.model import (
 from scheduler.core.record import FORMAT, ShardRecord
 from scheduler.core.time import format_instant, parse_instant, stamp
 from scheduler.core.trigger import Trigger, parse_trigger
+from scheduler.core.unplannable import Unplannable
+from scheduler.core.zone_marks import ZoneMark, ZoneRecord
 from scheduler.errors import StateCorrupted
 from topics import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     from scheduler.core.command import Command
     from scheduler.core.decide import Decision
@@ -47,41 +51,10 @@ _plain = msgspec.json.Decoder().decode
 _schedule = msgspec.json.Decoder(m.Schedule).decode
 _shard = msgspec.json.Decoder(m.Shard).decode
 _live = msgspec.json.Decoder(m.Live).decode
+_zones = msgspec.json.Decoder(m.Zones).decode
 
 
 # --- schedules ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Unplannable:
-    """A stored trigger that today's tables or parser refuse: it names no nominal, and its schedule is broken."""
-
-    wire: bytes
-    why: str
-
-    def next_after(self, t: int) -> int | None:
-        del t
-        return None
-
-    def prev_before(self, t: int) -> int | None:
-        del t
-        return None
-
-    def count_between(self, a: int, b: int) -> int:
-        del a, b
-        return 0
-
-    def between(self, a: int, b: int, limit: int) -> list[int]:
-        del a, b, limit
-        return []
-
-    def newest_before(self, t: int, k: int, after: int) -> list[int]:
-        del t, k, after
-        return []
-
-    def to_wire(self) -> dict[str, object]:
-        fields: dict[str, object] = _plain(self.wire)
-        return fields
 
 
 def schedule_to_bytes(schedule: Schedule) -> bytes:
@@ -102,6 +75,7 @@ def schedule_to_bytes(schedule: Schedule) -> bytes:
             broken_reason=schedule.broken_reason,
             actor=schedule.actor,
             reason=schedule.reason,
+            calendar_version=planned_by(schedule.spec.trigger) or None,
             recent=[_answer_to_wire(answer) for answer in schedule.recent],
             older=schedule.older,
         )
@@ -142,6 +116,7 @@ class _Plan(msgspec.Struct):
     broken_reason: str | None = None
     actor: str | None = None
     reason: str | None = None
+    calendar_version: int | None = None
 
 
 _plan = msgspec.json.Decoder(_Plan).decode
@@ -158,7 +133,7 @@ def _schedule_of(record: m.Schedule | _Plan, recent: tuple[Answer, ...], older: 
         updated_at=_at(record.updated_at),
         effective_at=effective_at,
         floor=effective_at if record.floor is None else _at(record.floor),
-        spec=_spec_from_wire(record.spec, record.schedule_id),
+        spec=_spec_from_wire(record.spec, record.schedule_id, record.calendar_version or 0),
         completed_at=_ms(record.completed_at),
         broken_reason=record.broken_reason,
         actor=record.actor,
@@ -225,10 +200,14 @@ _PLAIN = tuple(
 _RETRY = ("max_attempts", "base_ms", "cap_ms")
 
 
-def _spec_from_wire(spec: m.Spec, schedule_id: str) -> Spec:
+def _spec_from_wire(spec: m.Spec, schedule_id: str, calendar_version: int) -> Spec:
     limit = spec.max_lateness_ms
+    trigger = _trigger_from_wire(bytes(spec.trigger), schedule_id)
+    if spec.calendar is not None:
+        # Without its calendar it names nothing, which is safer than too much: `core.calendars.bound` gives it one.
+        trigger = Unplannable(b"", f"calendar {spec.calendar!r} is not at hand", trigger, calendar_version)
     return Spec(
-        trigger=_trigger_from_wire(bytes(spec.trigger), schedule_id),
+        trigger=trigger,
         start=_ms(spec.start),
         end=_ms(spec.end),
         calendar=spec.calendar,
@@ -347,6 +326,8 @@ def record_to_bytes(record: ShardRecord, at: int) -> bytes:
             tz_version=record.tz_version,
             generation=record.generation,
             at=format_instant(at),
+            calendars=dict(record.calendars),
+            zones_step=record.zones_step,
         )
     )
 
@@ -382,7 +363,71 @@ def record_from_bytes(value: bytes) -> ShardRecord:
         token=record.token,
         generation=record.generation,
         tz_version=record.tz_version,
+        calendars=record.calendars,
+        zones_step=record.zones_step,
     )
+
+
+def zones_key(shard: int) -> bytes:
+    """The key of the zone record on `scheduler.shards`."""
+    return b"%d/zones" % shard
+
+
+def zones_to_bytes(record: ZoneRecord, shard: int, step: int) -> bytes:
+    """The value beside the shard record that says by which tables the shard's schedules are planned."""
+    return _to_json(
+        m.Zones(
+            shard=shard,
+            step=step,
+            tz_version=record.tz_version,
+            zones=[
+                m.ZoneMark(
+                    zone=mark.zone,
+                    taken_at=format_instant(mark.taken_at),
+                    fingerprint=mark.fingerprint,
+                    offsets={format_instant(instant): offset for instant, offset in mark.offsets},
+                )
+                for _, mark in sorted(record.marks.items())
+            ],
+            replan_since=_instant(record.since),
+        )
+    )
+
+
+def zones_from_bytes(value: bytes) -> ZoneRecord:
+    """The zone record of its bytes. Raises StateCorrupted."""
+    record = _read_zones(value)
+    marks = [
+        ZoneMark(
+            mark.zone,
+            parse_instant(mark.taken_at),
+            mark.fingerprint,
+            tuple((parse_instant(instant), offset) for instant, offset in mark.offsets.items()),
+        )
+        for mark in record.zones
+    ]
+    return ZoneRecord(
+        tz_version=record.tz_version, marks={mark.zone: mark for mark in marks}, since=_ms(record.replan_since)
+    )
+
+
+def zones_step(value: bytes) -> int:
+    """The step that wrote a zone record. Raises StateCorrupted."""
+    return _read_zones(value).step
+
+
+def _read_zones(value: bytes) -> m.Zones:
+    try:
+        return _zones(value)
+    except msgspec.MsgspecError as fault:
+        raise _unreadable("a zone record", fault, value) from fault
+
+
+def needle(calendars: Collection[str], zones: Collection[str]) -> re.Pattern[bytes]:
+    """Finds the stored schedules that may name one of these calendars or zones; it may find some more."""
+    fields = (("calendar", calendars), ("zone", zones))
+    named = [re.escape(b'"%b":%b' % (field.encode(), _to_json(name))) for field, names in fields for name in names]
+    return re.compile(b"|".join(sorted(named)))
 
 
 def _cursor_to_wire(key: bytes) -> m.Cursor:
@@ -473,6 +518,80 @@ def owed_record(definition: Schedule, nominal: Nominal, topic: str, dispatch: by
     )
 
 
+def backfill_key(backfill: Backfill) -> bytes:
+    return live_key("backfill", backfill.definition.schedule_id, backfill.name)
+
+
+def backfill_record(backfill: Backfill) -> bytes:
+    """A backfill as far as it has come, for the next step and for whoever looks at the topic."""
+    definition = backfill.definition
+    return _to_json(
+        m.Live(
+            kind="backfill",
+            owner=definition.schedule_id,
+            definition=Raw(schedule_to_bytes(definition)),
+            version=definition.version,
+            priority=definition.spec.priority.value,
+            seen_at=format_instant(backfill.accepted_at),
+            command_id=backfill.command_id,
+            first=format_instant(backfill.first),
+            until=format_instant(backfill.until),
+            after=format_instant(backfill.after),
+            per_s=backfill.per_s,
+            only_missing=backfill.only_missing,
+            counted=backfill.counted,
+            informed=backfill.informed,
+            ran=[
+                m.Stretch(first=format_instant(s.first), last=format_instant(s.last), attempt=s.attempt)
+                for s in backfill.ran
+            ],
+            owed=[format_instant(nominal) for nominal in backfill.owed],
+            total=backfill.total,
+            dispatched=backfill.dispatched,
+            left_out=backfill.left_out,
+            remaining=backfill.remaining,
+        )
+    )
+
+
+def backfill_of(record: m.Live, calendars: Calendars) -> Backfill:
+    """The backfill of its live record. Raises StateCorrupted when it is not a whole one."""
+    if not isinstance(record.definition, Raw) or not (
+        record.first and record.until and record.after and record.seen_at
+    ):
+        raise StateCorrupted(f"a backfill of {record.owner} has no range or no definition")
+    return Backfill(
+        command_id=record.command_id or "",
+        definition=bound(plan_from_bytes(bytes(record.definition)), calendars),
+        first=_at(record.first),
+        until=_at(record.until),
+        after=_at(record.after),
+        accepted_at=_at(record.seen_at),
+        per_s=record.per_s,
+        only_missing=record.only_missing,
+        counted=record.counted,
+        informed=record.informed,
+        owed=tuple(_at(nominal) for nominal in record.owed),
+        ran=tuple(Stretch(_at(s.first), _at(s.last), s.attempt) for s in record.ran),
+        dispatched=record.dispatched,
+        left_out=record.left_out,
+    )
+
+
+def change_record(owner: str, command_id: str, value: bytes, effective_from: int, accepted_at: int) -> bytes:
+    """A change for later: the command as it was sent."""
+    return _to_json(
+        m.Live(
+            kind="change",
+            owner=owner,
+            available_at=format_instant(effective_from),
+            seen_at=format_instant(accepted_at),
+            command=Raw(value),
+            command_id=command_id,
+        )
+    )
+
+
 def owed_nominal(record: m.Live) -> Nominal:
     """The nominal of an owed record. Raises StateCorrupted when it names none."""
     if record.scheduled_for is None or record.available_at is None:
@@ -529,8 +648,10 @@ class DispatchTemplate:
         stands_for: int = 1,
         name: str | None = None,
         payload: bytes | None = None,
+        attempt: int = 1,
     ) -> bytes:
         """One dispatch value. `name` replaces the instant in the occurrence id (manual runs), `payload` the payload."""
+        middle = self._middle if attempt == 1 else self._middle.replace(_FIRST, b'"attempt":%d,' % attempt)
         at, text = _texts(scheduled_for)
         available = text if available_at == scheduled_for else _texts(available_at)[1]
         tail, handler, usual = self._tail
@@ -540,7 +661,7 @@ class DispatchTemplate:
         return b'%b%b%b%b","available_at":"%b","origin":"%b","stands_for":%d%b%b%b%b}' % (
             self._head,
             at if name is None else name.encode(),
-            self._middle,
+            middle,
             text,
             available,
             origin.encode(),
@@ -550,6 +671,9 @@ class DispatchTemplate:
             handler,
             usual if payload is None else b',"payload":' + payload,
         )
+
+
+_FIRST = b'"attempt":1,'
 
 
 @lru_cache(maxsize=8192)
@@ -595,7 +719,15 @@ def _problem(problem: Problem) -> m.Problem:
     return m.Problem(field=problem.field, code=problem.code, message=problem.message)
 
 
-def revision_to_bytes(schedule: Schedule, change: str, command_id: str | None, now: int, *, deleted: bool) -> bytes:
+def revision_to_bytes(
+    schedule: Schedule,
+    change: str,
+    command_id: str | None,
+    now: int,
+    *,
+    deleted: bool = False,
+    counts: dict[str, int] | None = None,
+) -> bytes:
     """The value of `scheduler.schedule-history`."""
     return _to_json(
         m.Revision(
@@ -611,6 +743,7 @@ def revision_to_bytes(schedule: Schedule, change: str, command_id: str | None, n
             actor=schedule.actor,
             reason=schedule.reason,
             spec=None if deleted else _spec_value(schedule.spec),
+            counts=counts or {},
         )
     )
 
@@ -622,7 +755,7 @@ def occurrence_key(schedule: Schedule, gone: Gone) -> bytes:
 
 def occurrence_to_bytes(schedule: Schedule, gone: Gone, now: int) -> bytes:
     """The value of `scheduler.occurrences`: one nominal by its id, a run of them as first, last and count."""
-    single = gone.count == 1
+    single = gone.count == 1 and gone.reason != "gap"  # the instant of a gap is no nominal and has no id
     return _to_json(
         m.Occurrence(
             state=gone.state,  # type: ignore[arg-type] # the policies' words are the literal's

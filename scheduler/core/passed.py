@@ -1,7 +1,7 @@
 """What a schedule passes over without a nominal: days its calendar removed, local times that a gap swallowed.
 
-Nothing falls due for them, so nobody would say what became of them. The schedule's next nominal says it: `last_mark`
-tells in advance, and for next to nothing, whether there will be anything to say.
+Nothing falls due for them, so nobody would say what became of them. The schedule's next nominal does: for rules without
+a calendar `is_first_after_gap` tells, for next to nothing, whether it has anything to say.
 """
 
 from __future__ import annotations
@@ -31,11 +31,6 @@ def is_first_after_gap(schedule: Schedule, nominal: int) -> bool:
 def _first_after(rule: Any, instant: int) -> int | None:  # the first nominal after a gap is asked for all year round
     found: int | None = rule.next_after(instant)
     return found
-
-
-def may_pass_over(schedule: Schedule, nominal: int) -> bool:
-    """Whether something may have been passed over before this nominal; cheap, and False for nearly all."""
-    return type(schedule.spec.trigger) is Calendared or is_first_after_gap(schedule, nominal)
 
 
 def passed_over(schedule: Schedule, after: int, until: int) -> tuple[Gone, ...]:

@@ -20,7 +20,8 @@ FORMAT = 1  # of all records a shard writes to its changelogs; a newer one than 
 class ShardRecord(Struct, frozen=True, kw_only=True):
     """The one source of truth for the cursor, the backlogs, the input positions and the highest version deleted.
 
-    `seen_until`: the last instant at which the shard was alive and looked. `cursor`: see `core/due.py`.
+    `seen_until`: the last instant at which the shard was alive and looked. `cursor`: see `core/due.py`. `calendars`:
+    the version of each calendar its schedules are planned by. `zones_step`: the step that last wrote the zone record.
     """
 
     shard: int
@@ -33,6 +34,8 @@ class ShardRecord(Struct, frozen=True, kw_only=True):
     token: int = 0
     generation: int = 0
     tz_version: str = ""
+    calendars: Mapping[str, int] = {}
+    zones_step: int = 0
 
     def moved(self, **changes: object) -> ShardRecord:
         return replace(self, **changes)

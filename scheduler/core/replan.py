@@ -105,7 +105,7 @@ def _replanned(
         version=before.version if breaks else before.version + 1,
         revision=before.revision + 1,
         updated_at=now,
-        effective_at=before.effective_at if breaks else now,
+        effective_at=before.effective_at if breaks else max(before.effective_at, now),
         floor=max(before.floor, now, ran),
         actor=None,
         reason=text,

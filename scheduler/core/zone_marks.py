@@ -6,10 +6,15 @@ its offsets let the old clock be read again, so that only schedules whose nomina
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
 
 from scheduler.core.tzfile import Change
 from scheduler.core.zones import Zone, find_zone, zone_fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SPAN_MS: Final = 400 * 86_400_000
 
@@ -26,6 +31,17 @@ class ZoneMark(NamedTuple):
     def until(self) -> int:
         """Where what it knows ends."""
         return self.taken_at + SPAN_MS
+
+
+class ZoneRecord(Struct, frozen=True, kw_only=True):
+    """The marks of all zones a shard's schedules use, taken by the tables `tz_version`.
+
+    `since`: other tables were met then, and schedules planned before may still be planned by `tz_version`.
+    """
+
+    tz_version: str = ""
+    marks: Mapping[str, ZoneMark] = {}
+    since: int | None = None
 
 
 def take_mark(name: str, at: int) -> ZoneMark | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from scheduler.core.calendars import NO_CALENDARS
 from scheduler.errors import Retriable, StateCorrupted
 from scheduler.runtime.kafka import header
 from scheduler.runtime.telemetry import event
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
+    from scheduler.core.calendars import Calendars
     from scheduler.state.store import Store
 
 BATCH = 2_000
@@ -45,11 +47,11 @@ class Restore:
         self.foreign = 0
         self.commands_end = 0  # of the command topic, once the shard was ours: commands up to here go before catch-up
 
-    def run(self, store: Store) -> None:
+    def run(self, store: Store, calendars: Calendars = NO_CALENDARS) -> None:
         """Apply every changelog to its end. Raises Retriable for silent brokers, StateCorrupted for bad records."""
         with closing(self._consumer):
             _, self.commands_end = self._bounds(catalog.COMMANDS)
-            rebuild = Rebuild(store, self._shard)
+            rebuild = Rebuild(store, self._shard, calendars)
             for topic in ORDER:
                 rebuild.begin(topic)
                 self._read(rebuild, topic)
@@ -94,8 +96,11 @@ class Restore:
         span = TAIL
         while True:
             begin = max(start, high - span)
-            if self._apply(rebuild, topic, begin, high) or begin == start:
+            found = self._apply(rebuild, topic, begin, high)
+            if begin == start or (found and not rebuild.lacks_zones):
                 return
+            if found:  # the zone record is older than that
+                rebuild.again(topic)
             span *= 8
 
     def _apply(self, rebuild: Rebuild, topic: str, start: int, high: int) -> int:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from scheduler import wire
+from scheduler.core.calendars import Calendars, planned_by
 from scheduler.core.command import Command, parse_command
-from scheduler.core.decide import Debt, Decision, ManualRun, Situation, decide
+from scheduler.core.decide import Debt, Decision, ManualRun, Situation, decide, decide_due
 from scheduler.core.due import look_at, position
 from scheduler.core.model import Schedule, State
 from scheduler.core.policy import Look, Rules
 from scheduler.core.problem import Problem
-from scheduler.core.time import parse_instant
-from scheduler.shard import keys
+from scheduler.core.replan import by_calendar
+from scheduler.core.time import MAX_MS, parse_instant
+from scheduler.shard import backfills, keys
+from scheduler.shard.passed import Passed
 from scheduler.shard.settle import Settler
 from scheduler.shard.step import Forward
 from topics.codec import Undecodable, split_command
@@ -27,14 +31,18 @@ from topics.messages import COMMAND_ID_HEADER, FORWARDED_HEADER
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from scheduler.core.backfill import Backfill
     from scheduler.shard.step import Reader, Step
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
+    from topics.messages import Live
 
 _SOURCE = re.compile(r"\d{1,10}-\d{1,20}", re.ASCII)
+_ALONE = frozenset({"create", "trigger", "preview"})  # verbs to which it does not matter what else is owed
 URGENT = frozenset({"pause", "cancel"})
+KEPT_MARGIN_MS = 3_600_000  # a backfill must find out what ran before the dispatch topics forget it
 
 
 class Input(NamedTuple):
@@ -57,6 +65,7 @@ class Commands:
         self._catalogue = catalogue
         self._rules = rules
         self._settler = Settler(catalogue, store)
+        self._passed = Passed(reader)
 
     def apply(self, step: Step, inputs: Sequence[Input]) -> None:
         """All of them, pauses and cancels first where no earlier command of this step names the same schedule."""
@@ -97,11 +106,7 @@ class Commands:
 
     def _checked(self, command: Command, record: Input, owner: bytes) -> Command:
         """With what only this cluster knows: its lanes, its reply topics, and how the record came here."""
-        problems = list(command.problems)
-        lane = _lane(command)
-        if isinstance(lane, str) and lane not in self._catalogue.lanes:
-            known = ", ".join(self._catalogue.lanes)
-            problems.append(Problem("spec.lane", "bad_field", f"no lane {lane[:40]!r} here; lanes are {known}"))
+        problems = list(self._with_lane(command).problems)
         if command.reply_to is not None and command.reply_to != self._catalogue.replies:
             text = f"{command.reply_to!r} is not an allowed reply topic; leave it out for {self._catalogue.replies}"
             problems.append(Problem("reply_to", "bad_field", text))
@@ -117,6 +122,14 @@ class Commands:
         if warnings == command.warnings and len(problems) == len(command.problems):
             return command
         return replace(command, problems=tuple(problems), warnings=warnings)
+
+    def _with_lane(self, command: Command) -> Command:
+        lane = _lane(command)
+        if not isinstance(lane, str) or lane in self._catalogue.lanes:
+            return command
+        known = ", ".join(self._catalogue.lanes)
+        problem = Problem("spec.lane", "bad_field", f"no lane {lane[:40]!r} here; lanes are {known}")
+        return replace(command, problems=(*command.problems, problem))
 
     def _against(self, command: Command, schedule: Schedule) -> Command:
         """With what this cluster cannot do for the stored definition: a lane it no longer has, a zone it lacks."""
@@ -140,14 +153,86 @@ class Commands:
     # --- carrying a decision out
 
     def _apply(self, step: Step, record: Input, command: Command) -> None:
-        situation = self._situation(step, record, command)
+        found = self._live(step, command.schedule_id) if command.verb not in _ALONE else ()
+        for change in _changes(found, min(record.appended_at, step.now)):
+            self.apply_change(step, change)  # its instant came first, although nobody was there
+        if _changes(found, step.now):
+            found = self._live(step, command.schedule_id)
+        if self._is_outdated(step, command.schedule_id):
+            self.replan(step, command.schedule_id, by_calendar)
+            found = self._live(step, command.schedule_id)
+        situation = self._situation(step, record.appended_at, command, found)
         if situation.schedule is not None:
             command = self._against(command, situation.schedule)
         decision = decide(command, situation)
+        self._carry_out(step, command, situation, decision)
+        if decision.later is not None and record.value is not None:
+            self._put_off(step, command, record.value, decision.later)
+        if decision.backfill is not None and decision.after is not None:
+            backfills.put(step, decision.backfill)
+            if command.dry_run:
+                return  # answered when it is known what ran
+            backfills.note(step, decision.after, "backfill", decision.backfill, command)
+        step.emit(
+            self._catalogue.replies,
+            command.schedule_id.encode(),
+            wire.reply_to_bytes(command, decision, step.now),
+            [(COMMAND_ID_HEADER, command.command_id.encode())],
+        )
+        step.answered.append(decision.code)
+
+    def apply_change(self, step: Step, change: Live) -> None:
+        """Decide a change whose instant has come. It has its answer; only the history tells what became of it."""
+        command_id = change.command_id or ""
+        step.drop_live(wire.live_key("change", change.owner, command_id))
+        self._unlist_change(step, change)
+        self._reader.touch(step, [change.owner])
+        if self._is_outdated(step, change.owner):
+            self.replan(step, change.owner, by_calendar)
+        if not isinstance(change.command, Raw) or change.available_at is None:
+            return
+        command = parse_command(split_command(bytes(change.command)), default_id=command_id)
+        command = replace(self._with_lane(command), effective_from=None)
+        found = self._live(step, change.owner)
+        situation = self._situation(step, parse_instant(change.available_at), command, found)
+        if situation.schedule is None:
+            return
+        command = self._against(command, situation.schedule)
+        decision = decide_due(command, situation)
+        self._carry_out(step, command, situation, decision)
+        if not decision.accepted:
+            refused = replace(situation.schedule, actor=command.actor, reason=f"{decision.code}: {decision.message}")
+            value = wire.revision_to_bytes(refused, "change_refused", command_id, step.now)
+            step.emit(self._catalogue.schedule_history, change.owner.encode(), value)
+
+    def _is_outdated(self, step: Step, schedule_id: str) -> bool:
+        """Whether a schedule's calendar has a newer version: a command must not meet the old one."""
+        schedule = step.touched[schedule_id].schedule
+        if schedule is None or schedule.spec.calendar is None:
+            return False
+        return planned_by(schedule.spec.trigger) != self._reader.calendars.newest(schedule.spec.calendar)
+
+    def replan(self, step: Step, schedule_id: str, decide_anew: Callable[[Situation], Decision | None]) -> None:
+        """Plan a schedule of this step anew, if `decide_anew` says so: carried out as a change by command is."""
+        if step.touched[schedule_id].schedule is None:
+            return
+        command = Command(verb="update", schedule_id=schedule_id, command_id="")
+        situation = self._situation(step, step.now, command, self._live(step, schedule_id))
+        decision = decide_anew(situation)
+        if decision is not None:
+            self._carry_out(step, command, situation, decision)
+            if decision.code == "broken":
+                step.broke.append("calendar")
+
+    def _carry_out(self, step: Step, command: Command, situation: Situation, decision: Decision) -> None:
         if decision.save and decision.after is not None:
             step.save(decision.after)
         elif decision.delete:
             step.remove(command.schedule_id)
+        before = decision.before
+        if decision.revised and before is not None and _moves_floor(before, decision):
+            for gone in self._passed.through(before, situation.position, step.now):
+                self._settler.record(step, before, gone)
         if decision.revised:
             self._absorb_floor(step, command.schedule_id, decision)
             self._write_history(step, command, decision)
@@ -160,19 +245,36 @@ class Commands:
             self._freeze(step, situation.debts, decision.before)
         if decision.manual is not None and decision.before is not None:
             self._run_manually(step, decision.before, decision.manual)
-        step.emit(
-            self._catalogue.replies,
-            command.schedule_id.encode(),
-            wire.reply_to_bytes(command, decision, step.now),
-            [(COMMAND_ID_HEADER, command.command_id.encode())],
-        )
-        step.answered.append(decision.code)
+        if decision.end_backfills:
+            for backfill in situation.backfills:
+                backfills.drop(step, backfill)
+        if decision.drop_changes:
+            for change in _changes(self._live(step, command.schedule_id), MAX_MS):
+                step.drop_live(wire.live_key("change", change.owner, change.command_id or ""))
+                self._unlist_change(step, change)
 
-    def _situation(self, step: Step, record: Input, command: Command) -> Situation:
+    def _put_off(self, step: Step, command: Command, value: bytes, instant: int) -> None:
+        key = wire.live_key("change", command.schedule_id, command.command_id)
+        replaced = step.live(self._store, key)  # of a command so old that its id was forgotten
+        if replaced is not None:
+            self._unlist_change(step, wire.live_from_bytes(replaced))
+        step.put_live(key, wire.change_record(command.schedule_id, command.command_id, value, instant, step.now))
+        step.batch.put(keys.change(instant, key), b"")
+        step.timers_changed = True
+        step.debtors.add(command.schedule_id)
+
+    @staticmethod
+    def _unlist_change(step: Step, change: Live) -> None:
+        key = wire.live_key("change", change.owner, change.command_id or "")
+        step.batch.delete(keys.change(parse_instant(change.available_at or ""), key))
+        step.timers_changed = True
+        step.debtors.add(change.owner)
+        step.paid.append(change.owner)
+
+    def _situation(self, step: Step, appended_at: int, command: Command, found: Sequence[_Owed]) -> Situation:
         schedule = step.touched[command.schedule_id].schedule
         look = Look(step.now, step.now, self._rules)
         nominal: int | None = None
-        debts: tuple[Debt, ...] = ()
         if schedule is not None:
             if schedule.state is State.ACTIVE:
                 due = position(schedule, step.record.cursor, step.record.backlogs)
@@ -181,36 +283,32 @@ class Commands:
                     look = look_at(due.key, step.record.backlogs, step.now, self._rules)
             elif schedule.state is State.PAUSED:
                 nominal = schedule.next_after(schedule.floor)
-            if command.verb not in ("create", "trigger", "preview"):
-                debts = self._debts(step, command.schedule_id)
         return Situation(
             schedule=schedule,
             position=nominal,
             look=look,
-            appended_at=record.appended_at,
+            appended_at=appended_at,
             next_version=step.record.deleted_version + 1,
-            debts=debts,
+            debts=_debts(found),
+            backfills=_backfills(found, self._reader.calendars),
+            calendars=self._reader.calendars,
+            kept_since=self._kept_since(step.now) if command.verb == "backfill" else None,
         )
 
-    def _debts(self, step: Step, owner: str) -> tuple[Debt, ...]:
+    def _kept_since(self, now: int) -> int | None:
+        kept = backfills.kept_since(self._catalogue, now)
+        return None if kept is None else kept + KEPT_MARGIN_MS
+
+    def _live(self, step: Step, owner: str) -> tuple[_Owed, ...]:
+        """The live records of a schedule as this step leaves them, its floor left out."""
         start, end = keys.live_of(owner)
         found: dict[bytes, bytes | None] = dict(self._store.items(start, end))
         if owner in step.debtors:
             found |= {key: value for key, value in step.batch.ops.items() if start <= key < end}
-        debts = []
-        for key, value in found.items():
-            record = None if value is None else wire.live_from_bytes(value)
-            if record is None or record.kind == "floor":
-                continue
-            nominals = [run.scheduled_for for run in record.runs] or [record.scheduled_for or ""]
-            debts.append(
-                Debt(
-                    key=keys.live_topic_key(key).decode(),
-                    version=record.version or 0,
-                    nominals=tuple(parse_instant(n) for n in nominals),
-                )
-            )
-        return tuple(debts)
+        records = [
+            (key, wire.live_from_bytes(v)) for key, v in found.items() if v is not None and not keys.is_floor(key)
+        ]
+        return tuple(_Owed(keys.live_topic_key(key).decode(), record) for key, record in records)
 
     def _drop(self, step: Step, key: bytes, owner: str) -> None:
         stored = step.live(self._store, key)
@@ -245,7 +343,7 @@ class Commands:
         if decision.after is None:
             return
         value = wire.revision_to_bytes(
-            decision.after, decision.code, command.command_id, step.now, deleted=decision.delete
+            decision.after, decision.code, command.command_id or None, step.now, deleted=decision.delete
         )
         step.emit(self._catalogue.schedule_history, command.schedule_id.encode(), value)
 
@@ -254,6 +352,41 @@ class Commands:
             step.now, step.now, "manual", name=f"m-{run.command_id}", payload=run.payload
         )
         step.send(self._settler.target(schedule, step.record.shard), value, "manual", step.now)
+
+
+class _Owed(NamedTuple):
+    """A live record with its key on the topic."""
+
+    key: str
+    record: Live
+
+
+def _debts(found: Sequence[_Owed]) -> tuple[Debt, ...]:
+    debts = []
+    for key, record in found:
+        if record.kind in ("owed", "catchup"):
+            nominals = [run.scheduled_for for run in record.runs] or [record.scheduled_for or ""]
+            debts.append(Debt(key, record.version or 0, tuple(parse_instant(n) for n in nominals)))
+    return tuple(debts)
+
+
+def _backfills(found: Sequence[_Owed], calendars: Calendars) -> tuple[Backfill, ...]:
+    """Those that run; dry runs only count."""
+    made = [wire.backfill_of(record, calendars) for _, record in found if record.kind == "backfill"]
+    return tuple(backfill for backfill in made if not backfill.counted)
+
+
+def _changes(found: Sequence[_Owed], until: int) -> list[Live]:
+    """Changes whose instant is not later than `until`, in the order of their instants and of their acceptance."""
+    due = [r for _, r in found if r.kind == "change" and parse_instant(r.available_at or "") <= until]
+    return sorted(due, key=lambda r: (parse_instant(r.available_at or ""), parse_instant(r.seen_at or "")))
+
+
+def _moves_floor(before: Schedule, decision: Decision) -> bool:
+    """Whether nothing up to now will fall due any more for a schedule that was running or paused."""
+    if before.state not in (State.ACTIVE, State.PAUSED):
+        return False
+    return decision.delete or (decision.after is not None and decision.after.floor > before.floor)
 
 
 def _lane(command: Command) -> object:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from scheduler.core.model import Schedule
+    from scheduler.shard.passed import Notes
     from scheduler.state.store import Store
 
 ITEM_OVERHEAD = 400  # bytes of Python objects around an item's value (measured: tuple, key, entry, dict slots)
@@ -39,10 +40,13 @@ class Target(NamedTuple):
     key: bytes
 
 
+Prepared = tuple[Target, "Callable[[int, int], bytes]", "Callable[[int], Notes] | None"]
+
+
 class Entry:
     """One schedule in one page. `key` is its due key in the store; `following` its first nominal after the page."""
 
-    __slots__ = ("alive", "following", "key", "limit_ms", "pending", "schedule_id", "target")
+    __slots__ = ("alive", "following", "key", "limit_ms", "notes", "pending", "schedule_id", "target")
 
     def __init__(self, schedule_id: str, key: bytes, target: Target, limit_ms: int | None) -> None:
         self.schedule_id = schedule_id
@@ -50,6 +54,7 @@ class Entry:
         self.target = target
         self.limit_ms = limit_ms
         self.following: Due | None = None
+        self.notes: dict[int, tuple[Schedule, Notes]] | None = None  # by nominal: what was passed over before it
         self.alive = True
         self.pending = 0
 
@@ -77,14 +82,15 @@ class _Page:
 class Horizon:
     """Owned by one shard, used by its thread alone.
 
-    `prepare(schedule)` gives where occurrences go and a function that encodes one; `load` reads schedules by id.
+    `prepare(schedule)` gives where occurrences go, a function that encodes one, and one that tells what a schedule
+    passed over before a nominal (None: nothing ever); `load` reads schedules by id.
     """
 
     def __init__(
         self,
         store: Store,
         load: Callable[[list[str]], list[Schedule | None]],
-        prepare: Callable[[Schedule], tuple[Target, Callable[[int, int], bytes]]],
+        prepare: Callable[[Schedule], Prepared],
         *,
         span_ms: int,
         max_bytes: int,
@@ -108,6 +114,7 @@ class Horizon:
         self._entries: dict[str, list[Entry]] = {}
         self._following: list[tuple[bytes, int, Entry]] = []
         self._page: _Page | None = None
+        self.has_notes = False
 
     # --- reading ahead
 
@@ -162,13 +169,16 @@ class Horizon:
     def _expand(self, schedule: Schedule, key: bytes, end: bytes) -> list[Item]:
         """All nominals from the one at `key` up to `end`, encoded."""
         due = _due_at(schedule, key)
-        target, encode = self._prepare(schedule)
+        target, encode, passed = self._prepare(schedule)
         entry = Entry(schedule.schedule_id, key, target, late_limit(schedule))
         items: list[Item] = []
         while due is not None and due.key <= end:
             value = encode(due.nominal.scheduled_for, due.nominal.available_at)
             items.append(Item(due.key, value, entry, due.nominal.scheduled_for))
             self.bytes += len(value) + ITEM_OVERHEAD
+            if passed is not None and (notes := passed(due.nominal.scheduled_for)):
+                entry.notes = {**(entry.notes or {}), due.nominal.scheduled_for: (schedule, notes)}
+                self.has_notes = True
             due = due_after(schedule, due.nominal.scheduled_for)
         entry.following = due
         entry.pending = len(items)

@@ -7,15 +7,18 @@ from scheduler.core.due import instant_end
 SCHEDULE = b"s"
 LIVE = b"l"
 RECORD = b"h"
+ZONES = b"z"
 DUE = b"d"
 PLACE = b"k"
 TIMER = b"t"
 CATCH_UP = b"c"
+BACKFILL = b"b"
+CHANGE = b"e"
 EXPIRY = b"x"
 META = b"m"
 
-PREFIXES_FROM_TOPICS = (SCHEDULE, LIVE, RECORD)
-PREFIXES_DERIVED = (DUE, PLACE, TIMER, CATCH_UP, EXPIRY)
+PREFIXES_FROM_TOPICS = (SCHEDULE, LIVE, RECORD, ZONES)
+PREFIXES_DERIVED = (DUE, PLACE, TIMER, CATCH_UP, BACKFILL, CHANGE, EXPIRY)
 
 _SEPARATOR = b"\x00"
 _FLOOR = b"\x00floor:"
@@ -84,6 +87,29 @@ def split_catch_up(key: bytes) -> tuple[str, int]:
     """(owner, version)."""
     owner, _, version = key[2:].partition(_SEPARATOR)
     return owner.decode(), int(version)
+
+
+def backfill(priority: int, owner: str, name: str) -> bytes:
+    return BACKFILL + bytes([priority]) + owner.encode() + _SEPARATOR + name.encode()
+
+
+def split_backfill(key: bytes) -> tuple[str, str]:
+    """(owner, name)."""
+    owner, _, name = key[2:].decode().partition("\0")
+    return owner, name
+
+
+def change(instant: int, topic_key: bytes) -> bytes:
+    return CHANGE + instant.to_bytes(8) + topic_key
+
+
+def split_change(key: bytes) -> tuple[int, bytes]:
+    """(instant, key on the live topic)."""
+    return int.from_bytes(key[1:9]), key[9:]
+
+
+def changes_until(instant: int) -> tuple[bytes, bytes]:
+    return CHANGE, CHANGE + instant_end(instant)
 
 
 def expiry(instant: int, schedule_id: str) -> bytes:

@@ -19,6 +19,7 @@ from scheduler.core.model import Priority, State
 from scheduler.core.policy import Rules, settle
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
+from scheduler.shard.passed import Passed
 from scheduler.shard.settle import Settler
 from scheduler.shard.step import floored
 
@@ -54,6 +55,7 @@ class Outage:
         self._rules = rules
         self._budget = budget
         self._settler = Settler(catalogue, store)
+        self._passed = Passed(reader)
 
     # --- backlogs
 
@@ -100,6 +102,9 @@ class Outage:
             return  # a command of this very step has settled it
         look = look_at(due.key, step.record.backlogs, step.now, self._rules)
         settlement = settle(schedule, due.nominal.scheduled_for, look)
+        newest = schedule.spec.trigger.newest_before(step.now, 1, due.nominal.scheduled_for - 1)
+        for gone in self._passed.through(schedule, due.nominal.scheduled_for, newest[-1]) if newest else ():
+            self._settler.record(step, schedule, gone)
         self._settler.settle(step, schedule, settlement)
         following = schedule.next_after(due.nominal.scheduled_for)
         if settlement.waiting or (following is not None and following <= step.now):
@@ -174,7 +179,7 @@ class Outage:
 
     def _definition(self, owner: str, frozen: object) -> Schedule | None:
         if isinstance(frozen, Raw):
-            return wire.plan_from_bytes(bytes(frozen))
+            return self._reader.definition(bytes(frozen))
         return self._reader.schedules([owner])[0]
 
 
@@ -183,8 +188,12 @@ class Budget:
 
     def __init__(self, per_s: float, overrides: dict[str, float] | None = None) -> None:
         self._per_s = per_s
-        self._overrides = overrides or {}
+        self._overrides = {} if overrides is None else overrides
         self._buckets: dict[str, tuple[float, int]] = {}  # tokens, as of
+
+    def set_rates(self, per_s: float, overrides: dict[str, float]) -> None:
+        """Other rates from now on; what was spent stays spent."""
+        self._per_s, self._overrides = per_s, overrides
 
     def rate(self, tenant: str) -> float:
         return self._overrides.get(tenant, self._per_s)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler import wire
+from scheduler.core.calendars import NO_CALENDARS, Calendars, bound
 from scheduler.core.record import ShardRecord
 from scheduler.core.time import parse_instant
 from scheduler.errors import StateCorrupted
@@ -40,9 +41,10 @@ class Change(NamedTuple):
 class Rebuild:
     """Applies changelog records of one shard: for each topic of ORDER, from `position(topic)` to its end."""
 
-    def __init__(self, store: Store, shard: int) -> None:
+    def __init__(self, store: Store, shard: int, calendars: Calendars = NO_CALENDARS) -> None:
         self._store = store
         self._record = ShardRecord(shard=shard)
+        self._calendars = calendars
         self._floors: dict[str, int] = {}
         self._last_step: dict[str, int] = {}
         self.foreign = 0  # records no shard of ours wrote: passed over, and an alarm
@@ -85,6 +87,20 @@ class Rebuild:
         if value is not None:
             self._record = wire.record_from_bytes(value)
             batch.put(keys.RECORD, value)
+        zones = newest.get(wire.zones_key(self._record.shard))
+        if zones is not None:
+            batch.put(keys.ZONES, zones)
+
+    @property
+    def lacks_zones(self) -> bool:
+        """Whether the zone record that the shard record speaks of was not met yet: it lies further back."""
+        step = self._record.zones_step
+        stored = self._store.get(keys.ZONES)
+        return step > 0 and (stored is None or wire.zones_step(stored) != step)
+
+    def again(self, topic: str) -> None:
+        """Records already applied come once more, with older ones before them."""
+        self._last_step.pop(topic, None)
 
     def _apply_live(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
         for key, value in newest.items():
@@ -109,7 +125,7 @@ class Rebuild:
                 move(batch, name, place, None)
                 continue
             batch.put(keys.schedule(name), value)
-            schedule = wire.plan_from_bytes(value)
+            schedule = bound(wire.plan_from_bytes(value), self._calendars)
             if name in self._floors:
                 schedule = floored(schedule, self._floors[name])
             move(batch, name, place, standing(schedule, place_of(schedule, self._record)))
@@ -132,6 +148,10 @@ def _derived_of_live(key: bytes, value: bytes) -> list[bytes]:
         return [keys.timer(parse_instant(live.available_at), key)]
     if live.kind == "catchup":
         return [keys.catch_up(live.priority, live.owner, live.version or 0)]
+    if live.kind == "backfill":
+        return [keys.backfill(live.priority, live.owner, wire.split_live_key(key)[2])]
+    if live.kind == "change" and live.available_at is not None:
+        return [keys.change(parse_instant(live.available_at), key)]
     return []
 
 

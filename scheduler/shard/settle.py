@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler import wire
 from scheduler.core.model import PRIORITY_NAMES, Gone, Nominal
 from scheduler.core.time import stamp
+from scheduler.core.unplannable import Unplannable
 from scheduler.shard import keys
 from scheduler.shard.horizon import Target
 
@@ -53,13 +54,13 @@ class Settler:
         target = self.target(definition, step.record.shard)
         template = wire.DispatchTemplate(definition, step.record)
         for run in runs:
-            value = template.value(run.scheduled_for, run.available_at, run.origin, run.stands_for)
+            value = template.value(run.scheduled_for, run.available_at, run.origin, run.stands_for, attempt=run.attempt)
             step.send(target, value, run.origin, run.available_at)
 
     def fault(self, definition: Schedule) -> str | None:
         """Why this node cannot fire the schedule as its definition says, which makes it `broken`; None if it can."""
         trigger = definition.spec.trigger
-        if isinstance(trigger, wire.Unplannable):
+        if isinstance(trigger, Unplannable):
             return trigger.why
         if definition.spec.lane not in self.catalogue.lanes:
             return f"lane {definition.spec.lane!r} is not configured; lanes are {', '.join(self.catalogue.lanes)}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
@@ -24,21 +25,27 @@ from scheduler.core.due import due_key, instant_end, instant_of, look_at, schedu
 from scheduler.core.model import Gone, Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules, settle_one
 from scheduler.core.record import ShardRecord
-from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
+from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant, parse_instant
 from scheduler.core.zones import tz_version
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
+from scheduler.shard.backfills import Backfills, Question
 from scheduler.shard.commands import Commands, Input
-from scheduler.shard.horizon import Horizon, Item, Target
+from scheduler.shard.horizon import Horizon, Item, Prepared, Target
 from scheduler.shard.outage import Budget, Outage, opened
+from scheduler.shard.passed import Passed
 from scheduler.shard.rebuild import stored_floors
+from scheduler.shard.replan import Replan
 from scheduler.shard.settle import Settler
 from scheduler.shard.step import Reader, Step, Touched, completed, move, place_of, standing
+from scheduler.shard.zones import Zones
 from scheduler.state.store import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from scheduler.core.backfill import Ran
+    from scheduler.core.calendars import Calendars
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
     from topics.messages import Live
@@ -81,14 +88,20 @@ class Shard:
         self._reader = Reader(store, self._floors)
         self._settler = Settler(catalogue, store)
         self._commands = Commands(store, self._reader, catalogue, settings.rules)
-        budget = Budget(settings.catch_up_per_s, settings.catch_up_overrides)
-        self._outage = Outage(store, self._reader, catalogue, settings.rules, budget)
+        self._budget = Budget(settings.catch_up_per_s, settings.catch_up_overrides)
+        self._outage = Outage(store, self._reader, catalogue, settings.rules, self._budget)
+        self._backfills = Backfills(store, self._reader, catalogue, self._budget)
+        self._passed = Passed(self._reader)
+        self.zones = Zones(store)
+        self._replans = Replan(store, self._reader, self._commands, self.zones)
+        self._opened = False
         self.horizon = Horizon(
             store, self._plannable, self._prepare, span_ms=settings.horizon_ms, max_bytes=settings.horizon_bytes
         )
         self.record = ShardRecord(shard=number)
         self._last_look = 0
         self._next_timer: int | None = None
+        self._next_change: int | None = None
         self._catching_up = False
         self._commands_read = False
         self._ended: dict[str, None] = {}  # active with nothing left to fire, or nothing that can: to be looked at
@@ -113,8 +126,9 @@ class Shard:
         self._refuse_future(now)
         if stored is None:
             self.record = self.record.moved(cursor=instant_end(now), seen_until=now, tz_version=tz_version())
-        elif self.record.tz_version != tz_version():
-            self._replan()
+        self.zones.load(now, known=stored is None or self.record.zones_step > 0)
+        if self.record.tz_version != tz_version():
+            self._place_anew()
         self.advance_passed()
         if stored is not None:
             self.record = opened(self.record, now, "downtime")
@@ -122,10 +136,34 @@ class Shard:
         # A clock that went back a little is waited for: nothing is decided twice at instants already passed.
         self._opened_at = self._last_look = max(now, self.record.seen_until, instant_of(self.record.cursor))
         self._look_for_debts()
+        self._backfills.look()
+        self._opened = True
+        self._replans.begin(self.record)
+
+    def use(self, calendars: Calendars) -> None:
+        """From the next step on these are the calendars; before `open` the ones to open with.
+
+        Schedules of a calendar that has changed are planned anew in the steps that follow.
+        """
+        self._reader.calendars = calendars
+        if self._opened:
+            self._replans.begin(self.record)
 
     def commands_read(self) -> None:
         """All commands sent before the shard opened are applied: a "pause all" among them wins over the catch-up."""
         self._commands_read = True
+
+    def questions(self) -> list[Question]:
+        """What backfills must know before they can run, each given out once: hand `answer` what the topics say."""
+        return self._backfills.questions()
+
+    def answer(self, question: Question, ran: Sequence[Ran]) -> None:
+        """All dispatches since the question's instant that were committed before it was asked, manual ones left out."""
+        self._backfills.answer(question, ran)
+
+    def set_catch_up(self, per_s: float, by_tenant: Mapping[str, float]) -> None:
+        """From now on these budgets of this shard, in occurrences a second: the default, and those that differ."""
+        self._budget.set_rates(per_s, dict(by_tenant))
 
     @property
     def max_inputs(self) -> int:
@@ -162,21 +200,31 @@ class Shard:
     def _look_for_debts(self) -> None:
         first = next(iter(self._store.keys(keys.TIMER, keys.after_prefix(keys.TIMER))), None)
         self._next_timer = None if first is None else keys.split_timer(first)[0]
+        change = next(iter(self._store.keys(keys.CHANGE, keys.after_prefix(keys.CHANGE))), None)
+        self._next_change = None if change is None else keys.split_change(change)[0]
         catch_up = next(iter(self._store.keys(keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))), None)
         self._catching_up = catch_up is not None
 
     # --- planning
 
-    def plan(self, now: int, inputs: Sequence[Input] = ()) -> Step | None:
-        """What to commit now: due work, then commands, then what can wait. None when there is nothing."""
+    def plan(self, now: int, inputs: Sequence[Input] = (), *, away: str = "downtime") -> Step | None:
+        """What to commit now: due work, then commands, then what can wait. None when there is nothing.
+
+        `away` is the reason for which nobody looked, should the last look be long ago: `downtime` or `clock`. A change
+        whose instant has passed since the last look gets a step of its own as of that instant.
+        """
         if not FIRST_BELIEVED <= now <= LAST_BELIEVED or self.waits_ms(now):
             return None  # a clock not to be believed, or one to be caught up with: nothing moves
         if now - self._last_look > AWAY_MS:
-            self._was_away(now)
+            self._was_away(now, away)
+        elif self._next_change is not None and self._last_look < self._next_change < now:
+            now, inputs = self._next_change, ()
         step = Step(now, self.record.moved(step=self.record.step + 1, seen_until=now), self._catalogue)
         self._fire(step)
         if self._has_timers(now):
             self._fire_timers(step)
+        if self._has_changes(now):
+            self._apply_changes(step)
         if inputs:
             self._apply(step, inputs)
         if len(step.items) < BUSY:
@@ -187,15 +235,19 @@ class Shard:
             self.record = self.record.moved(cursor=step.record.cursor, seen_until=now)
             self.horizon.fired(step.taken)  # dead ones
             self._forget_ended(step)
+            if step.replans:
+                self._replans.looked(step)
             return None
+        self.zones.note(step)
         step.seal()
         return step
 
-    def _was_away(self, now: int) -> None:
+    def _was_away(self, now: int, reason: str) -> None:
         """Nobody looked for longer than any grace (a sleeping machine): judged like the time before a restart."""
         self.advance_passed()
-        self.record = opened(self.record, now, "downtime")
+        self.record = opened(self.record, now, reason)
         self.horizon.reset(self.record.cursor)
+        self._opened_at = now
 
     def _fire(self, step: Step) -> None:
         """Take what is due from the horizon, in key order; the cursor moves to the last key taken, or to now."""
@@ -211,6 +263,16 @@ class Shard:
         if fitting and step.now - instant_of(fitting[0].key) >= LATE_CHECK_MS:
             self._drop_too_late(step)
         step.record = step.record.moved(cursor=max(step.record.cursor, reached))
+        if self.horizon.has_notes:
+            self._note_passed(step)
+
+    def _note_passed(self, step: Step) -> None:
+        """What calendars and gaps took away before the nominals that fire now."""
+        for item in step.taken:
+            if item.entry.alive and item.entry.notes is not None and item.scheduled_for in item.entry.notes:
+                definition, notes = item.entry.notes[item.scheduled_for]
+                for gone in notes:
+                    self._settler.record(step, definition, gone)
 
     def _fitting(self, items: list[Item]) -> list[Item]:
         """The longest run of items that does not touch too many partitions: the rest waits for the next step."""
@@ -275,7 +337,7 @@ class Shard:
         self._reader.touch(step, [live.owner])
         frozen = live.definition
         definition = (
-            wire.plan_from_bytes(bytes(frozen)) if isinstance(frozen, Raw) else step.touched[live.owner].schedule
+            self._reader.definition(bytes(frozen)) if isinstance(frozen, Raw) else step.touched[live.owner].schedule
         )
         nominal = wire.owed_nominal(live)
         if definition is None:
@@ -288,6 +350,27 @@ class Shard:
         else:
             self._settler.settle(step, definition, settlement)
 
+    def _has_changes(self, now: int) -> bool:
+        """Whether a change waits to be decided now; those of an outage let the commands of the outage go first."""
+        if self._next_change is None or self._next_change > now:
+            return False
+        return self._commands_read or self._next_change > self._opened_at
+
+    def _apply_changes(self, step: Step) -> None:
+        start, end = keys.changes_until(step.now)
+        if not self._commands_read:
+            start = keys.changes_until(self._opened_at)[1]
+        due = []
+        for key, _ in zip(self._store.keys(start, end), range(CHUNK), strict=False):
+            instant, live_key = keys.split_change(key)
+            stored = self._store.get(keys.live(live_key))
+            if stored is None:
+                raise StateCorrupted(f"the store lists a change {live_key!r} that does not exist: delete the store")
+            change = wire.live_from_bytes(stored)
+            due.append((instant, parse_instant(change.seen_at or ""), live_key, change))
+        for _, _, _, change in sorted(due, key=itemgetter(0, 1, 2)):
+            self._commands.apply_change(step, change)
+
     def _apply(self, step: Step, inputs: Sequence[Input]) -> None:
         room = self._settings.max_records - len(step.items)
         step.consumed = min(len(inputs), max(1, min(self._settings.max_commands, room // 4)))
@@ -297,11 +380,16 @@ class Shard:
         step.passed = True
 
     def _catch_up(self, step: Step) -> None:
-        if self._commands_read and not self._has_timers(step.now):
-            if step.record.backlogs:
+        if self._commands_read and not self._has_timers(step.now) and not self._has_changes(step.now):
+            if self._replans.is_busy:
+                step.replans = True
+                self._replans.proceed(step)
+            if step.record.backlogs and not self._replans.moves_zones:
                 self._outage.decide_slice(step)
             if self._catching_up:
                 self._outage.dispatch_catch_up(step, CATCH_UP_CHUNK)
+            if self._backfills.exist:
+                self._backfills.proceed(step, CATCH_UP_CHUNK)
 
     def _tidy(self, step: Step) -> None:
         """Transitions nobody waits for: completed, broken, forgotten, and floors the cursor has passed."""
@@ -316,7 +404,8 @@ class Shard:
         """Active schedules with nothing left to fire are completed, those that can't be fired are broken."""
         step.ended = names
         self._reader.touch(step, names)
-        has_debts = self._next_timer is not None or self._catching_up or step.debtors
+        owing = (self._next_timer is not None, self._next_change is not None, self._catching_up, self._backfills.exist)
+        has_debts = any(owing) or step.debtors
         for name in names:
             touched = step.touched[name]
             schedule = touched.schedule
@@ -356,6 +445,8 @@ class Shard:
             schedule = touched.schedule
             if schedule is None or touched.saved or schedule.state is not State.COMPLETED:
                 continue  # a command of this very step has changed it
+            if self._owes(step, name):
+                continue  # it goes when its backfill or its change has come to an end
             step.remove(name)
             if name in self._floors and name not in step.floors:
                 step.drop_floor(name)
@@ -383,6 +474,9 @@ class Shard:
         """The step is on the topics: the store follows in one batch, then memory."""
         self._store.write(step.batch)
         self.record = step.record
+        self.zones.committed(step)
+        if step.replans:
+            self._replans.looked(step)
         self.horizon.fired(step.taken)
         self._forget_ended(step)
         self._ended.update(dict.fromkeys(step.paid))
@@ -397,6 +491,10 @@ class Shard:
                 heappush(self._floor_ends, (floor, schedule_id))
         if step.timers_changed or step.catch_up_changed:
             self._look_for_debts()
+        if step.backfills_changed:
+            self._backfills.look()
+        elif step.touched:
+            self._backfills.wake()  # a held one may go on
         if self.horizon.overfull:
             while self.horizon.stale:
                 self._advance()
@@ -427,21 +525,25 @@ class Shard:
 
     def next_instant(self) -> int | None:
         """When there will be something to do, as far as the horizon reaches; `now` or earlier means at once."""
-        if self._ended or (self._commands_read and (self.record.backlogs or self._catching_up)):
+        if self._ended or (
+            self._commands_read and (self.record.backlogs or self._catching_up or self._replans.is_busy)
+        ):
             return 0
-        instants = [i for i in (self.horizon.next_instant(), self._next_timer) if i is not None]
-        return min(instants) if instants else None
+        backfill = self._backfills.next_change(0) if self._commands_read else None
+        found = (self.horizon.next_instant(), self._next_timer, self._next_change, backfill)
+        return min((instant for instant in found if instant is not None), default=None)
 
     def next_change(self, now: int) -> int | None:
         """When there will be something to do if nobody sends anything, budgets included; None: not in the horizon.
 
         For callers that move time by hand, and for a loop that would rather sleep than look at an empty budget.
         """
-        if self._ended or (self._commands_read and self.record.backlogs):
+        if self._ended or (self._commands_read and (self.record.backlogs or self._replans.is_busy)):
             return now
         budget = self._outage.next_catch_up(now) if self._catching_up else None
-        instants = [i for i in (self.horizon.next_instant(), self._next_timer, budget) if i is not None]
-        return min(instants) if instants else None
+        backfill = self._backfills.next_change(now) if self._commands_read else None
+        found = (self.horizon.next_instant(), self._next_timer, self._next_change, budget, backfill)
+        return min((instant for instant in found if instant is not None), default=None)
 
     def idle_until(self, now: int) -> None:
         """Looks up to `now` found nothing, says a caller that moves time by hand: skipped time is not an outage.
@@ -486,12 +588,18 @@ class Shard:
             self._store.write(batch)
         self.horizon.stale.clear()
 
-    def _replan(self) -> None:
-        """Other zone tables than those that computed the places: compute all again, never into the past."""
-        found = self._store.items(keys.SCHEDULE, keys.after_prefix(keys.SCHEDULE))
-        while chunk := list(islice(found, CHUNK)):
+    def _place_anew(self) -> None:
+        """Other zone tables than those that computed the places: compute those of their zones again, at once.
+
+        So nothing fires at an instant of the former tables; the schedules' versions follow in the first steps.
+        """
+        changed = self.zones.changed()
+        needle = wire.needle((), changed)
+        everything = not self.record.zones_step  # of a version that kept no zones
+        found = self._store.items(keys.SCHEDULE, keys.after_prefix(keys.SCHEDULE)) if changed or everything else ()
+        hits = (key[1:].decode() for key, value in found if everything or needle.search(value) is not None)
+        while names := list(islice(hits, CHUNK)):
             batch = Batch()
-            names = [key[1:].decode() for key, _ in chunk]
             places = self._store.get_many([keys.place(name) for name in names])
             for name, place, schedule in zip(names, places, self._reader.schedules(names), strict=True):
                 if schedule is not None:
@@ -511,5 +619,6 @@ class Shard:
             found.append(schedule if is_active else None)
         return found
 
-    def _prepare(self, schedule: Schedule) -> tuple[Target, Callable[[int, int], bytes]]:
-        return self._settler.target(schedule, self.number), wire.DispatchTemplate(schedule, self.record).value
+    def _prepare(self, schedule: Schedule) -> Prepared:
+        encode = wire.DispatchTemplate(schedule, self.record).value
+        return self._settler.target(schedule, self.number), encode, self._passed.watch(schedule)

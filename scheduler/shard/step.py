@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from scheduler import wire
+from scheduler.core.calendars import NO_CALENDARS, bound, planned_by
 from scheduler.core.due import Due, due_key, position
 from scheduler.core.model import COMPLETED_RETENTION_MS, Schedule, State
 from scheduler.shard import keys
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scheduler.core.record import ShardRecord
+    from scheduler.core.zone_marks import ZoneRecord
     from scheduler.shard.horizon import Item, Target
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
@@ -77,12 +79,17 @@ class Step:
     sent: list[tuple[str, int]] = field(default_factory=list)  # origin, available_at of single dispatches: for metrics
     timers_changed: bool = False
     catch_up_changed: bool = False
+    backfills_changed: bool = False
     answered: list[str] = field(default_factory=list)  # codes of the answers, for metrics
     gone: list[tuple[str, str, int]] = field(default_factory=list)  # state, reason, count: for metrics
     consumed: int = 0  # input records this step answers
     headers: Headers = field(init=False)  # what every changelog record of this step carries
     ended: list[str] = field(default_factory=list)  # the shard's finished and broken schedules this step looked at
     paid: list[str] = field(default_factory=list)  # owners of whom a debt ended
+    zones: ZoneRecord | None = None  # the zone record, if this step writes it
+    replans: bool = False  # this step looked for schedules to be planned anew
+    looked_to: bytes | None = None  # where that look goes on
+    broke: list[str] = field(default_factory=list)  # what schedules broke for, for metrics
     passed: bool = False  # positions or backlogs moved, which is worth committing alone
 
     def __post_init__(self) -> None:
@@ -148,11 +155,22 @@ class Step:
 
     def seal(self) -> None:
         """Write what the touched schedules came to, and the shard record: the step is then complete."""
+        calendars: dict[str, int] = {}
         for schedule_id, touched in self.touched.items():
             if touched.saved:
                 self._write(schedule_id, touched)
+                spec = None if touched.schedule is None else touched.schedule.spec
+                if spec is not None and spec.calendar is not None and spec.calendar not in self.record.calendars:
+                    calendars[spec.calendar] = planned_by(spec.trigger)
             elif touched.moved:
                 move(self.batch, schedule_id, touched.place, standing(touched.schedule, touched.due))
+        if calendars:
+            self.record = self.record.moved(calendars={**self.record.calendars, **calendars})
+        if self.zones is not None:
+            self.record = self.record.moved(zones_step=self.record.step)
+            zones = wire.zones_to_bytes(self.zones, self.record.shard, self.record.step)
+            self.emit(self.catalogue.shard_records, wire.zones_key(self.record.shard), zones, self.headers)
+            self.batch.put(keys.ZONES, zones)
         value = wire.record_to_bytes(self.record, self.now)
         self.emit(self.catalogue.shard_records, b"%d" % self.record.shard, value, self.headers)
         self.batch.put(keys.RECORD, value)
@@ -208,16 +226,17 @@ def move(batch: Batch, schedule_id: str, old: bytes | None, new: bytes | None) -
 
 
 class Reader:
-    """Reads schedules of the store, with their floors and places."""
+    """Reads schedules of the store, with their floors, places and calendars."""
 
     def __init__(self, store: Store, floors: dict[str, int]) -> None:
         self._store = store
         self._floors = floors
+        self.calendars = NO_CALENDARS
 
     def schedules(self, ids: list[str]) -> list[Schedule | None]:
         """The schedules of these ids, floors applied, to plan with and not to save; None where there is none."""
         values = self._store.get_many([keys.schedule(i) for i in ids])
-        return [self._floored(wire.plan_from_bytes(v)) if v is not None else None for v in values]
+        return [self._floored(self.definition(v)) if v is not None else None for v in values]
 
     def touch(self, step: Step, ids: Iterable[str]) -> None:
         """Bring schedules and their places into the step."""
@@ -225,8 +244,19 @@ class Reader:
         values = self._store.get_many([keys.schedule(i) for i in new])
         places = self._store.get_many([keys.place(i) for i in new])
         for schedule_id, value, place in zip(new, values, places, strict=True):
-            schedule = None if value is None else self._floored(wire.schedule_from_bytes(value))
+            schedule = None if value is None else self._floored(bound(wire.schedule_from_bytes(value), self.calendars))
             step.touched[schedule_id] = Touched(schedule, place)
+
+    def definition(self, value: bytes) -> Schedule:
+        """A definition of its bytes, to plan with and not to save."""
+        return bound(wire.plan_from_bytes(value), self.calendars)
+
+    def own_floor(self, schedule: Schedule) -> int:
+        """The floor in the schedule's record, without that of a decision after an outage."""
+        if self._floors.get(schedule.schedule_id) != schedule.floor:
+            return schedule.floor
+        value = self._store.get(keys.schedule(schedule.schedule_id))
+        return schedule.floor if value is None else wire.plan_from_bytes(value).floor
 
     def floor(self, schedule_id: str) -> int | None:
         """The floor a decision after an outage left beside the schedule record."""

@@ -17,7 +17,8 @@ from scheduler.core.explain import events_between
 from scheduler.core.model import State
 from scheduler.core.policy import nominal_at
 from scheduler.core.time import format_instant, parse_instant
-from scheduler.wire import Unplannable, schedule_from_bytes
+from scheduler.core.unplannable import Unplannable
+from scheduler.wire import schedule_from_bytes
 from topics import messages as m
 
 if TYPE_CHECKING:

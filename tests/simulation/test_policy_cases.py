@@ -6,6 +6,7 @@ a start from the topics alone give the same answer.
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -181,6 +182,9 @@ def test_p16_a_stored_next_instant_is_a_cache() -> None:
     record = driver.store.get(b"h")
     assert record is not None
     batch.put(b"h", record.replace(b'"tz_version":"2026', b'"tz_version":"1999'))
+    zones = json.loads(driver.store.get(b"z") or b"")
+    zones["zones"][0]["fingerprint"] = "of other tables"
+    batch.put(b"z", json.dumps({**zones, "tz_version": "1999z"}).encode())
     driver.store.write(batch)
     driver.restart()
     assert driver.store.get(b"kacme/a") == right

@@ -10,6 +10,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scheduler.core.backfill import Ran
+from scheduler.core.calendar import parse_calendar
+from scheduler.core.calendars import NO_CALENDARS, Calendars
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.shard import keys
 from scheduler.shard.commands import Input
@@ -68,8 +71,10 @@ class Driver:
         self.commands: list[Input] = []
         self.forwards: list[Forward] = []
         self.shard: Shard | None = None
+        self.calendars = NO_CALENDARS
         self.steps = 0
         self._sent = 0
+        self.answers = True  # whether backfills are told what ran
         self.start()
 
     # --- the world
@@ -78,12 +83,23 @@ class Driver:
         """A new owner: restore from the topics (cold if `wipe`; `compacted`: each key's newest only), then open."""
         if wipe:
             self.store = self._new_store()
-        restore(self.topics, self.store, self.catalogue, compacted=compacted)
+        restore(self.topics, self.store, self.catalogue, self.calendars, compacted=compacted)
         self.shard = Shard(0, self.catalogue, self.store, self.settings)
+        self.shard.use(self.calendars)
         self.shard.open(self.now)
         self._commands_end = len(self.commands)
         if run:
             self.run_until(self.now)
+
+    def calendar(self, name: str, version: int, *, run: bool = True, deleted: bool = False, **fields: Any) -> None:
+        """The reader of calendars meets a version; the shard hears of it between two steps."""
+        parsed = None if deleted else parse_calendar({"name": name, "version": version, **fields})
+        assert parsed is None or parsed.calendar is not None, parsed
+        self.calendars = self.calendars.put(name, version, None if parsed is None else parsed.calendar)
+        if self.shard is not None:
+            self.shard.use(self.calendars)
+            if run:
+                self.run_until(self.now)
 
     def kill(self) -> None:
         """Memory is gone; the store and the topics stay."""
@@ -155,6 +171,7 @@ class Driver:
             assert shard is not None
             while shard.housekeep(self.now):
                 pass
+            self.inform()
             change = shard.next_change(self.now)
             if self._pending() or (change is not None and change <= self.now):
                 continue
@@ -169,6 +186,7 @@ class Driver:
     def turn(self) -> Step | None:
         """One step: plan, commit, apply."""
         assert self.shard is not None
+        self.inform()
         step = self.plan()
         if step is not None:
             self.publish(step)
@@ -178,6 +196,18 @@ class Driver:
         if self.shard.position("scheduler.commands") >= self._commands_end:
             self.shard.commands_read()
         return step
+
+    def inform(self) -> None:
+        """Answer the shard's questions about what ran, from the dispatch topics."""
+        assert self.shard is not None
+        if self.answers:
+            for question in self.shard.questions():
+                ran = [
+                    Ran(parse_instant(d["scheduled_for"]), d["version"], d["attempt"])
+                    for d in self.dispatched(question.schedule_id)
+                    if d["origin"] != "manual"
+                ]
+                self.shard.answer(question, ran)
 
     def plan(self) -> Step | None:
         assert self.shard is not None
@@ -257,8 +287,9 @@ class Driver:
     def cold_contents(self, *, compacted: bool = False) -> dict[bytes, bytes]:
         """The same of an empty store restored from the topics alone."""
         store = self._new_store()
-        restore(self.topics, store, self.catalogue, compacted=compacted)
+        restore(self.topics, store, self.catalogue, self.calendars, compacted=compacted)
         shard = Shard(0, self.catalogue, store, self.settings)
+        shard.use(self.calendars)
         shard.open(self.now)
         found = contents(store)
         store.close()
@@ -269,9 +300,16 @@ def contents(store: Store) -> dict[bytes, bytes]:
     return {k: v for k, v in store.items(b"", b"\xff") if not k.startswith(keys.META)}
 
 
-def restore(topics: Topics, store: Store, catalogue: Catalogue, *, compacted: bool = False) -> None:
+def restore(
+    topics: Topics,
+    store: Store,
+    catalogue: Catalogue,
+    calendars: Calendars = NO_CALENDARS,
+    *,
+    compacted: bool = False,
+) -> None:
     """Apply the changelogs as a new owner does; `compacted` keeps only the newest record of each key."""
-    rebuild = Rebuild(store, 0)
+    rebuild = Rebuild(store, 0, calendars)
     for base in ORDER:
         rebuild.begin(base)
         records = topics.records.get(catalogue.namespace + base, [])
