@@ -319,16 +319,16 @@ def test_what_cannot_be_is_refused(spec: dict[str, Any], code: str) -> None:
     assert driver.schedule() is None
 
 
-@pytest.mark.parametrize("verb", ["backfill", "replay", "submit-run", "frobnicate", None, 7])
+@pytest.mark.parametrize("verb", ["replay", "submit-run", "frobnicate", None, 7])
 def test_a_verb_this_version_lacks_is_answered(verb: object) -> None:
     """A known later verb is `not_supported`, anything else a mistake; both are answered by the verbs there are."""
     reply = Driver().do(verb, from_="x")  # type: ignore[arg-type] # hostile on purpose
-    assert reply["code"] == ("not_supported" if verb in ("backfill", "replay", "submit-run") else "bad_field")
+    assert reply["code"] == ("not_supported" if verb in ("replay", "submit-run") else "bad_field")
     assert "create, update" in reply["message"]
 
 
-@pytest.mark.parametrize("verb", ["update", "pause", "resume", "cancel", "delete", "trigger"])
-def test_only_a_create_may_begin_later(verb: str) -> None:
+@pytest.mark.parametrize("verb", ["trigger", "preview", "cancel-backfill"])
+def test_what_changes_nothing_cannot_begin_later(verb: str) -> None:
     """`effective_from` in the future is refused where it would otherwise be ignored."""
     reply = hourly().do(verb, effective_from="2026-02-01T00:00:00Z", spec={"owner": "x"})
     assert (reply["status"], reply["code"]) == ("rejected", "not_supported")
