@@ -773,6 +773,11 @@ def occurrence_to_bytes(schedule: Schedule, gone: Gone, now: int) -> bytes:
     )
 
 
+# As JSON text a byte takes up to six, as base64 one and a third: so much fits the smallest usual limit, 1,000,000.
+KEPT_BYTES = 128 * 1024
+KEPT_KEY_BYTES = 4 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where an input record stood."""
@@ -785,13 +790,21 @@ class Source:
 def rejected_to_bytes(
     source: Source, key: bytes | None, value: bytes | None, code: str, reason: str, now: int
 ) -> bytes:
-    """The value of `scheduler.rejected`: the bytes as base64, and as text when they are text."""
+    """The value of `scheduler.rejected`: the bytes as base64, and as text when they are text.
+
+    Of more than `KEPT_BYTES` only so many are kept, and the reason says so: the record must fit the topic, whatever
+    came in, or one bad input would stop its shard for good.
+    """
     text = None
-    if value is not None:
+    if value is not None and len(value) > KEPT_BYTES:
+        reason += f" (the first {KEPT_BYTES} of {len(value)} bytes are kept; all of them stand in {source.topic})"
+        value = value[:KEPT_BYTES]
+    elif value is not None:
         try:
             text = value.decode()
         except UnicodeDecodeError:
             text = None
+    key = None if key is None else key[:KEPT_KEY_BYTES]
     return _to_json(
         m.Rejected(
             reason=reason,
@@ -808,9 +821,13 @@ def rejected_to_bytes(
 
 
 def readable_key(key: bytes | None) -> bytes:
-    """The original key where it is text; anything else as base64, so that every key on our topics reads as text."""
+    """The original key where it is text; anything else as base64, so that every key on our topics reads as text.
+
+    Of a very long key only the first `KEPT_KEY_BYTES` count.
+    """
     if key is None:
         return b"none"
+    key = key[:KEPT_KEY_BYTES]
     try:
         key.decode()
     except UnicodeDecodeError:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _SOURCE = re.compile(r"\d{1,10}-\d{1,20}", re.ASCII)
 _ALONE = frozenset({"create", "trigger", "preview"})  # verbs to which it does not matter what else is owed
 URGENT = frozenset({"pause", "cancel"})
+MAX_COMMAND_BYTES = 256 * 1024  # whatever is made of a command (copy, answer, change put off) must fit a Kafka record
 KEPT_MARGIN_MS = 3_600_000  # a backfill must find out what ran before the dispatch topics forget it
 
 
@@ -97,6 +98,9 @@ class Commands:
         home = partition_for(owner, self._catalogue.shards)
         if home == step.record.shard:
             return self._checked(command, record, owner)
+        if (excess := _too_large(record)) is not None:
+            self._reject(step, record, "too_large", f"belongs to partition {home} but cannot be copied there: {excess}")
+            return None
         if record.forwarded_from is not None:
             self._reject(step, record, "misrouted", f"belongs to partition {home} but was forwarded here")
             return None
@@ -110,6 +114,8 @@ class Commands:
         if command.reply_to is not None and command.reply_to != self._catalogue.replies:
             text = f"{command.reply_to!r} is not an allowed reply topic; leave it out for {self._catalogue.replies}"
             problems.append(Problem("reply_to", "bad_field", text))
+        if (excess := _too_large(record)) is not None:
+            problems.append(Problem("", "too_large", excess))
         warnings = command.warnings
         if record.forwarded_from is not None:
             text = (
@@ -395,6 +401,13 @@ def _lane(command: Command) -> object:
         return None
     lane = command.spec.get("lane", "default" if command.verb == "create" else None)
     return "default" if lane is None and "lane" in command.spec else lane
+
+
+def _too_large(record: Input) -> str | None:
+    size = len(record.value or b"")
+    if size <= MAX_COMMAND_BYTES:
+        return None
+    return f"a command of {size} bytes; at most {MAX_COMMAND_BYTES}: put the data elsewhere and pass a reference"
 
 
 def _urgent_first(commands: Sequence[tuple[Input, Command]]) -> list[tuple[Input, Command]]:

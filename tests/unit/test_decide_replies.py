@@ -388,6 +388,60 @@ def test_garbage_is_kept_with_its_bytes_and_stops_nothing(value: bytes | None) -
     assert (kept.get("value_base64") is None) == (value is None)
 
 
+def _update(spec: dict[str, Any]) -> bytes:
+    command = {"command": "update", "schedule_id": "acme/a", "effective_from": "2027-01-01T00:00:00Z", "spec": spec}
+    return json.dumps(command).encode()
+
+
+OVERSIZE = 900_000
+LARGEST_RECORD = 1_000_000  # the client's own default; a broker's is a little more
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xff" * OVERSIZE,
+        b"\0" * OVERSIZE,
+        b"\0" * (100 * 1024),
+        json.dumps({"command": "pause", "schedule_id": "x" * OVERSIZE}).encode(),
+        json.dumps({"command": "c" * OVERSIZE, "schedule_id": "acme/a"}).encode(),
+        json.dumps({"command": "pause", "schedule_id": "acme/a", "zzz": "z" * OVERSIZE}).encode(),
+        json.dumps({"command": "pause", "schedule_id": "acme/a", "z" * OVERSIZE: 1}).encode(),
+        json.dumps({"command": "pause", "schedule_id": "acme/a", "command_id": "c" * OVERSIZE}).encode(),
+        json.dumps({"command": "pause", "schedule_id": "acme/a", "reply_to": "r" * OVERSIZE}).encode(),
+        _update({"trigger": {"at": "t" * OVERSIZE}}),
+        _update({"trigger": {"cron": "0 0 * * *", "zone": "Z" * OVERSIZE}}),
+        _update({"f" * OVERSIZE: 1}),
+    ],
+    ids=range(12),
+)
+@pytest.mark.parametrize(
+    "key", [b"acme/a", b"\xff" * OVERSIZE, b"k" * OVERSIZE], ids=["key", "long-bytes", "long-text"]
+)
+def test_whatever_comes_in_the_shard_can_write_what_it_makes_of_it(value: bytes, key: bytes) -> None:
+    """A record no topic takes would fail the step for ever: nothing made of an input is larger than Kafka's limit."""
+    driver = hourly()
+    driver.send(value, key=key)
+    assert driver.do("pause")["code"] in ("paused", "unchanged")
+    assert max(len(key) + len(value or b"") for _, key, value, _ in driver.topics.log) < LARGEST_RECORD
+
+
+def test_a_command_too_large_to_copy_is_answered_at_home_and_kept_elsewhere() -> None:
+    """Past 256 KiB the owner's shard refuses it with a reason; another shard keeps its beginning and says why."""
+    command = {"command": "pause", "schedule_id": "acme/a", "zzz": "z" * 300_000}
+    driver = hourly()
+    driver.send(json.dumps(command).encode(), key=b"acme/a")
+    driver.run_until(driver.now)
+    assert driver.topics.values("scheduler.replies")[-1]["code"] == "too_large"
+    other = Driver(catalogue=Catalogue(shards=4))
+    command["schedule_id"] = elsewhere(other.catalogue)
+    other.send(json.dumps(command).encode(), key=b"acme/a")
+    other.run_until(other.now)
+    [kept] = other.topics.values("scheduler.rejected")
+    assert (kept["code"], other.forwards) == ("too_large", [])
+    assert "the first 131072 of" in kept["reason"]
+
+
 def test_a_tombstone_cancels_nothing() -> None:
     """A null value under a schedule's key is no command."""
     driver = hourly()
