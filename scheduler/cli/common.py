@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scheduler.config import Settings
+
+
+MISUSED = 2  # exit codes; `scheduler --help` has the table
+NOT_RUNNING = 3
 
 
 class Shown(click.ClickException):
@@ -43,6 +48,11 @@ class Cli:
 
 pass_cli = click.make_pass_decorator(Cli)
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object a line.")
+
+
+def now_ms() -> int:
+    """This machine's wall clock: what a person means by now. Nothing fires by it."""
+    return time.time_ns() // 1_000_000
 
 
 def print_json(value: object) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -14,18 +15,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from scheduler.cli.common import json_option
+from scheduler.cli.common import json_option, now_ms
 from scheduler.core.batch import MOST_FIRES, answer, refusal
 from scheduler.core.calendar import Calendar, parse_calendar
 from scheduler.core.calendared import ROLLS, under_calendar
 from scheduler.core.cron import FOLDS, GAPS
 from scheduler.core.cron_fields import DIALECTS, WEEKDAYS
-from scheduler.core.explain import describe, events_between, local_text, notes_on, zone_of
+from scheduler.core.explain import Note, describe, events_between, local_text, notes_on, zone_of
 from scheduler.core.jitter import available_at
 from scheduler.core.problem import Problem
 from scheduler.core.time import EPOCH_DAY, format_instant, parse_instant, stamp
 from scheduler.core.trigger import Trigger, parse_trigger
-from scheduler.core.zones import pin_tables
+from scheduler.core.zones import Zone, pin_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,6 @@ _CHUNK: Final = 1 << 16
 _MOST_NOTES: Final = 20
 _MOST_A_DAY: Final = 3
 _REFUSED: Final = 1
-_MISUSED: Final = 2
 
 
 class Refused(click.ClickException):
@@ -100,7 +100,7 @@ def command(
     if batch:
         run_batch()
         return
-    start = _now() if after is None else _instant("--after", after)
+    start = now_ms() if after is None else _instant("--after", after)
     stop = None if until is None else _instant("--until", until)
     try:
         trigger, warnings = _trigger(expr, rule, start)
@@ -112,10 +112,16 @@ def command(
     if month is not None:
         click.echo("\n".join(month_view(trigger, month, rule["zone"])))
         return
-    fires = list(islice(_fires(trigger, start, stop), count))
-    told = (trigger, fires, start, rule, warnings, window_ms)
-    lines = _as_json(*told, explain=explain) if as_json else _as_text(*told, explain=explain)
-    for line in lines:
+    told = _Answer(
+        trigger=trigger,
+        zone=zone_of(trigger, rule["zone"]),
+        fires=list(islice(_fires(trigger, start, stop), count)),
+        start=start,
+        window_ms=window_ms,
+        schedule_id=rule["schedule_id"] or "preview/schedule",
+        warnings=warnings,
+    )
+    for line in (_as_json if as_json else _as_text)(told, explain=explain):
         click.echo(line)
 
 
@@ -225,66 +231,62 @@ def _fires(trigger: Trigger, start: int, stop: int | None) -> Iterator[int]:
         at = trigger.next_after(at)
 
 
-def _as_json(
-    trigger: Trigger,
-    fires: list[int],
-    start: int,
-    rule: dict[str, Any],
-    warnings: tuple[Problem, ...],
-    window_ms: int,
-    *,
-    explain: bool,
-) -> Iterator[str]:
-    zone = zone_of(trigger, rule["zone"])
-    for at in fires:
-        line: dict[str, object] = {"scheduled_for": format_instant(at), "local": local_text(zone, at)}
-        if window_ms:
-            line["available_at"] = format_instant(_jittered(trigger, at, rule, window_ms))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """The fires after `start` (ms), and what is needed to tell them."""
+
+    trigger: Trigger
+    zone: Zone
+    fires: list[int]
+    start: int
+    window_ms: int
+    schedule_id: str
+    warnings: tuple[Problem, ...]
+
+    def jittered(self, at: int) -> int:
+        """When the nominal `at` may start."""
+        occurrence = f"{self.schedule_id}:1:{stamp(at)}"
+        return available_at(occurrence, at, self.window_ms, self.trigger.next_after(at))
+
+    def events(self) -> Iterator[Note]:
+        """What did not fire up to the last of the fires."""
+        return events_between(self.trigger, self.start, self.fires[-1], _MOST_NOTES)
+
+
+def _as_json(told: _Answer, *, explain: bool) -> Iterator[str]:
+    for at in told.fires:
+        line: dict[str, object] = {"scheduled_for": format_instant(at), "local": local_text(told.zone, at)}
+        if told.window_ms:
+            line["available_at"] = format_instant(told.jittered(at))
         if explain:
-            line["notes"] = [note._asdict() | {"at": format_instant(note.at)} for note in notes_on(trigger, at)]
+            line["notes"] = [_note_json(note) for note in notes_on(told.trigger, at)]
         yield json.dumps(line, ensure_ascii=False)
     if explain:
-        summary: dict[str, object] = {"rule": describe(trigger), "trigger": trigger.to_wire()}
-        if fires:
-            events = events_between(trigger, start, fires[-1], _MOST_NOTES)
-            summary["events"] = [note._asdict() | {"at": format_instant(note.at)} for note in events]
+        summary: dict[str, object] = {"rule": describe(told.trigger), "trigger": told.trigger.to_wire()}
+        if told.fires:
+            summary["events"] = [_note_json(note) for note in told.events()]
         yield json.dumps(summary, ensure_ascii=False)
-    if warnings:
-        yield json.dumps({"warnings": [warning._asdict() for warning in warnings]}, ensure_ascii=False)
+    if told.warnings:
+        yield json.dumps({"warnings": [warning._asdict() for warning in told.warnings]}, ensure_ascii=False)
 
 
-def _as_text(
-    trigger: Trigger,
-    fires: list[int],
-    start: int,
-    rule: dict[str, Any],
-    warnings: tuple[Problem, ...],
-    window_ms: int,
-    *,
-    explain: bool,
-) -> Iterator[str]:
-    zone = zone_of(trigger, rule["zone"])
+def _note_json(note: Note) -> dict[str, object]:
+    return note._asdict() | {"at": format_instant(note.at)}
+
+
+def _as_text(told: _Answer, *, explain: bool) -> Iterator[str]:
     if explain:
-        yield describe(trigger)
-    yield from (f"warning: {warning.message}" for warning in warnings)
-    rows = [(at, 1, f"{format_instant(at):<26}{local_text(zone, at)}") for at in fires]
-    if window_ms:
-        rows = [
-            (at, order, f"{text}   starts {format_instant(_jittered(trigger, at, rule, window_ms))}")
-            for at, order, text in rows
-        ]
-    if explain and fires:
-        rows += [(at, 2, f"    {note.kind}: {note.text}") for at in fires for note in notes_on(trigger, at)]
-        events = events_between(trigger, start, fires[-1], _MOST_NOTES)
-        rows += [(note.at, 0, f"    {note.kind}: {note.text}") for note in events]
+        yield describe(told.trigger)
+    yield from (f"warning: {warning.message}" for warning in told.warnings)
+    rows = [(at, 1, f"{format_instant(at):<26}{local_text(told.zone, at)}") for at in told.fires]
+    if told.window_ms:
+        rows = [(at, order, f"{text}   starts {format_instant(told.jittered(at))}") for at, order, text in rows]
+    if explain and told.fires:
+        rows += [(at, 2, f"    {note.kind}: {note.text}") for at in told.fires for note in notes_on(told.trigger, at)]
+        rows += [(note.at, 0, f"    {note.kind}: {note.text}") for note in told.events()]
     yield from (text for _at, _order, text in sorted(rows, key=lambda row: row[:2]))
-    if not fires:
+    if not told.fires:
         yield "no fires in this time"
-
-
-def _jittered(trigger: Trigger, at: int, rule: dict[str, Any], window_ms: int) -> int:
-    occurrence = f"{rule['schedule_id'] or 'preview/schedule'}:1:{stamp(at)}"
-    return available_at(occurrence, at, window_ms, trigger.next_after(at))
 
 
 def _instant(option: str, text: str) -> int:
@@ -292,9 +294,3 @@ def _instant(option: str, text: str) -> int:
         return parse_instant(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from None
-
-
-def _now() -> int:
-    import time
-
-    return time.time_ns() // 1_000_000
