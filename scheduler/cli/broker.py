@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler.cli.common import Shown, json_option, note, print_json
+from scheduler.cli.common import NOT_RUNNING, Shown, json_option, note, now_ms, print_json
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 FIRST_PORT = 9092  # where a newcomer's clients look
 LOOK_EVERY_S = 0.2
-NOT_RUNNING = 3
 
 data_dir_option = click.option(
     "--data-dir",
@@ -178,7 +177,7 @@ def _running(folder: Path) -> Broker | None:
 
 def _print_status(broker: Broker, *, as_json: bool) -> None:
     started_ms = broker.started_ms
-    uptime_ms = 0 if started_ms is None else max(0, int(time.time() * 1000) - started_ms)
+    uptime_ms = 0 if started_ms is None else max(0, now_ms() - started_ms)
     shown: dict[str, Any] = {
         "running": True,
         "bootstrap_servers": broker.bootstrap_servers,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewTopic
 
+from scheduler.cli.common import now_ms
 from scheduler.cli.kafka import command_client
 from scheduler.errors import BrokerUnavailable
 from topics.admin import Create, connect, observe, plan
@@ -80,9 +81,9 @@ def check_topics(settings: Settings) -> Finding:
 
 def check_clock(settings: Settings, topic: str) -> Finding:
     """Does the broker's append time agree with this machine's clock? `topic` has LogAppendTime."""
-    before = time.time_ns() // 1_000_000
+    before = now_ms()
     appended = _append_time(settings, topic)
-    after = time.time_ns() // 1_000_000
+    after = now_ms()
     off = max(before - appended, appended - after, 0)
     status: Literal["ok", "warn", "fail"] = "fail" if off > CLOCK_FAIL_MS else "warn" if off > CLOCK_WARN_MS else "ok"
     text = f"the broker's clock is {off} ms outside the {after - before} ms the question took"

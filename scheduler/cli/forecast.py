@@ -5,19 +5,18 @@ Reads `scheduler.schedules` as it is and calculates; works while no scheduler ru
 
 from __future__ import annotations
 
-import time
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from scheduler.cli.common import Cli, Shown, json_option, note, pass_cli, print_json, print_table
+from scheduler.cli.common import MISUSED, Cli, Shown, json_option, note, now_ms, pass_cli, print_json, print_table
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
 from scheduler.cli.looking import schedules
-from scheduler.cli.values import parse_moment
+from scheduler.cli.moments import moment, zone_named
 from scheduler.core.explain import local_text
-from scheduler.core.time import format_instant, parse_local
-from scheduler.core.zones import Zone, find_zone, pin_tables, unknown_zone
+from scheduler.core.time import format_instant
+from scheduler.core.zones import pin_tables
 from scheduler.errors import StateCorrupted
 from scheduler.simulator.forecast import BUCKET_MS, bucket_edges, falls_between, forecast
 from scheduler.wire import schedule_from_bytes
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scheduler.core.model import Schedule
+    from scheduler.core.zones import Zone
     from scheduler.simulator.forecast import Forecast
 
-_MISUSED: Final = 2
 _BAR: Final = 40
 _ROWS: Final = 60
 
@@ -67,15 +66,12 @@ def command(
       scheduler forecast --list --zone Europe/Berlin --from 2027-03-28T02:00:00 --to 2027-03-28T04:00:00
     """
     pin_tables()
-    zone = find_zone(zone_name)
-    if zone is None:
-        raise Shown(unknown_zone(zone_name).message, _MISUSED)
-    now = time.time_ns() // 1_000_000
+    zone, now = zone_named(zone_name), now_ms()
     first, last = moment("--from", start, now, zone), moment("--to", end, now, zone)
     try:
         edges = bucket_edges(first, last, by, zone)
     except ValueError as fault:
-        raise Shown(str(fault), _MISUSED) from None
+        raise Shown(str(fault), MISUSED) from None
     settings = settings_with_broker(cli)
     with kafka_errors():
         found = list(_known(seen.value for seen in schedules(settings, tenant=tenant)))
@@ -88,18 +84,6 @@ def command(
         return
     for line in chart(result, zone):
         click.echo(line)
-
-
-def moment(option: str, text: str, now: int, zone: Zone) -> int:
-    """An instant as people type it: `now`, `+2h`, RFC 3339, or a local time of the zone (in a gap: its end)."""
-    try:
-        local = parse_local(text)
-    except ValueError:
-        try:
-            return parse_moment(text, now)
-        except ValueError as fault:
-            raise Shown(f"{option}: {fault}", _MISUSED) from None
-    return zone.first_from(local // 1000) * 1000 + local % 1000
 
 
 def _known(values: Iterator[bytes]) -> Iterator[Schedule]:

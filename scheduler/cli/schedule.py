@@ -6,13 +6,12 @@ Every change is a command on the command topic, answered by the shard; every loo
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from scheduler.cli.common import Cli, json_option, note, pass_cli, print_json, print_table, progress
+from scheduler.cli.common import Cli, json_option, note, now_ms, pass_cli, print_json, print_table, progress
 from scheduler.cli.definition import definition
 from scheduler.cli.documents import to_command
 from scheduler.cli.kafka import command_client, kafka_errors, settings_with_broker
@@ -185,7 +184,7 @@ def show(cli: Cli, schedule_id: str, *, count: int, as_json: bool) -> None:
         note(f"error: there is no schedule {schedule_id}; `scheduler schedule list` shows those there are")
         sys.exit(1)
     seen = found[0]
-    upcoming = seen.upcoming(_now(), count)
+    upcoming = seen.upcoming(now_ms(), count)
     if as_json:
         print_json({**seen.as_json(), "next": upcoming})
         return
@@ -225,7 +224,7 @@ def list_(cli: Cli, *, tenant: str | None, state: str | None, label: tuple[str, 
     settings = settings_with_broker(cli)
     with kafka_errors():
         found = schedules(settings, tenant=tenant)
-    now, rows = _now(), []
+    now, rows = now_ms(), []
     for seen in found:
         schedule = seen.schedule
         labels = {f"{name}={value}" for name, value in schedule.spec.labels.items()}
@@ -268,14 +267,10 @@ def history(cli: Cli, schedule_id: str, *, as_json: bool) -> None:
     )
 
 
-def _now() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _fields(options: dict[str, Any]) -> dict[str, Any]:
     """The spec fields of file and options; every mistake as one usage error."""
     try:
-        return definition(options, _now())
+        return definition(options, now_ms())
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
@@ -284,7 +279,7 @@ def _command(verb: str, schedule_id: str, options: dict[str, Any], **fields: Any
     asking = {name: options[name] for name in ("dry_run", "command_id", "actor", "reason")}
     value = {"command": verb, "schedule_id": schedule_id, **asking, **fields}
     try:
-        return to_command({name: item for name, item in value.items() if item is not None}, _now())
+        return to_command({name: item for name, item in value.items() if item is not None}, now_ms())
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

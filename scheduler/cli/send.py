@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import click
 
-from scheduler.cli.common import Cli, json_option, note, pass_cli, print_json, progress
+from scheduler.cli.common import Cli, json_option, note, now_ms, pass_cli, print_json, progress
 from scheduler.cli.documents import Located, Mistake, read_commands
 from scheduler.cli.kafka import command_client, settings_with_broker
 from scheduler.cli.replies import as_json as reply_json
@@ -81,7 +80,7 @@ def command(
 
 
 def _read(files: Iterable[TextIO]) -> tuple[list[Located], list[Mistake]]:
-    now = time.time_ns() // 1_000_000
+    now = now_ms()
     located: list[Located] = []
     mistakes: list[Mistake] = []
     for file in files:

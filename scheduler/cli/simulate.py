@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 import msgspec
 
-from scheduler.cli.common import Shown, json_option
+from scheduler.cli.common import MISUSED, Shown, json_option
 from scheduler.core.zones import pin_tables
 from scheduler.simulator import ScenarioInvalid, parse_scenario, play
 from scheduler.simulator.picture import Picture
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from scheduler.simulator import Event
 
-_MISUSED: Final = 2
 _LINES: Final = 500  # written at once
 
 
@@ -55,7 +54,7 @@ def command(scenario: Path, *, svg: Path | None, as_json: bool) -> None:
     try:
         checked = parse_scenario(_read(scenario))
     except ScenarioInvalid as fault:
-        raise Shown(str(fault), _MISUSED) from None
+        raise Shown(str(fault), MISUSED) from None
     picture = None
     if svg is not None:
         _check_writable(svg)
@@ -71,13 +70,13 @@ def _read(path: Path) -> Any:
     try:
         text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
     except OSError as fault:
-        raise Shown(f"{path} cannot be read: {fault.strerror}", _MISUSED) from None
+        raise Shown(f"{path} cannot be read: {fault.strerror}", MISUSED) from None
     try:
         return json.loads(text, parse_constant=_no_constant)
     except RecursionError:
-        raise Shown(f"{path} is no JSON that can be read: nested too deep", _MISUSED) from None
+        raise Shown(f"{path} is no JSON that can be read: nested too deep", MISUSED) from None
     except ValueError as fault:
-        raise Shown(f"{path} is not JSON: {fault}", _MISUSED) from None
+        raise Shown(f"{path} is not JSON: {fault}", MISUSED) from None
 
 
 def _no_constant(text: str) -> NoReturn:
@@ -89,7 +88,7 @@ def _check_writable(svg: Path) -> None:
     try:
         svg.touch()
     except OSError as fault:
-        raise Shown(f"{svg} cannot be written: {fault.strerror}", _MISUSED) from None
+        raise Shown(f"{svg} cannot be written: {fault.strerror}", MISUSED) from None
 
 
 def _drawn(events: Iterator[Event], picture: Picture) -> Iterator[Event]:

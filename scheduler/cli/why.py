@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from scheduler.cli.common import Cli, Shown, json_option, pass_cli, print_json
-from scheduler.cli.forecast import moment
+from scheduler.cli.common import MISUSED, Cli, Shown, json_option, now_ms, pass_cli, print_json
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
+from scheduler.cli.moments import moment, zone_named
 from scheduler.core.explain import local_text
 from scheduler.core.identity import schedule_id_fault
 from scheduler.core.model import DEFAULT_MAX_LATENESS_MS
 from scheduler.core.time import format_instant
-from scheduler.core.zones import find_zone, pin_tables, unknown_zone
+from scheduler.core.zones import pin_tables
 from scheduler.simulator.why import judge
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from scheduler.simulator.why import Verdict
     from topics import messages as m
 
-_MISUSED: Final = 2
 _FAULTS: Final = frozenset({"unknown", "absent"})
 _POLICY: Final = ("misfire", "max_lateness_ms", "window_ms", "overlap", "start", "end", "priority", "lane")
 
@@ -53,11 +51,8 @@ def command(cli: Cli, *, schedule_id: str, at_text: str, zone_name: str, timeout
     pin_tables()
     fault = schedule_id_fault(schedule_id)
     if fault is not None:
-        raise Shown(fault, _MISUSED)
-    zone = find_zone(zone_name)
-    if zone is None:
-        raise Shown(unknown_zone(zone_name).message, _MISUSED)
-    now = time.time_ns() // 1_000_000
+        raise Shown(fault, MISUSED)
+    zone, now = zone_named(zone_name), now_ms()
     at = moment("--at", at_text, now, zone)
     settings = settings_with_broker(cli)
     with kafka_errors():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduler.cli.arrivals import HEADING, Tally
-from scheduler.cli.common import Cli, Shown, json_option, note, pass_cli, print_json, progress
+from scheduler.cli.common import NOT_RUNNING, Cli, Shown, json_option, note, now_ms, pass_cli, print_json, progress
 from scheduler.cli.config_docs import toml
 from scheduler.cli.demo.verdict import Verdict
 from scheduler.cli.documents import Located, read_commands
@@ -140,7 +140,7 @@ def _run(
 ) -> Verdict:
     from scheduler.cli.demo.node import DemoNode
 
-    began_ms = time.time_ns() // 1_000_000
+    began_ms = now_ms()
     node = stack.enter_context(DemoNode(config, processes, config.with_name("scheduler.log")))
     note(f"starting the scheduler: {processes} processes, log {node.log}")
     _await_ready(settings, node, stop)
@@ -189,13 +189,15 @@ def _await_ready(settings: Settings, node: DemoNode, stop: Callable[[], bool]) -
         return
     if stop():
         raise Shown("stopped before the scheduler was ready")
-    raise Shown(f"the scheduler did not answer within {READY_S:.0f} s; its last words:\n{node.last_words()}", 3)
+    raise Shown(
+        f"the scheduler did not answer within {READY_S:.0f} s; its last words:\n{node.last_words()}", NOT_RUNNING
+    )
 
 
 def _load(settings: Settings, *, quiet: bool) -> Iterator[tuple[Located, Reply]]:
     from scheduler.cli.send import exchange
 
-    items = list(demo_commands(time.time_ns() // 1_000_000))
+    items = list(demo_commands(now_ms()))
     with progress(len(items), "loading schedules", quiet=quiet) as step:
         for pair in exchange(settings, items, timeout_s=READY_S, window=1_000):
             step()
