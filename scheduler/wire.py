@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import UNSET, Raw
 
-from scheduler.core.backfill import Backfill, Stretch
+from scheduler.core.backfill import Backfill, Ran, Stretch
 from scheduler.core.calendars import Calendars, bound, planned_by
 from scheduler.core.due import Backlog, due_key, instant_end, instant_of, priority_of, schedule_of
 from scheduler.core.identity import occurrence_id, tenant_of
@@ -516,6 +516,28 @@ def owed_record(definition: Schedule, nominal: Nominal, topic: str, dispatch: by
             version=definition.version,
         )
     )
+
+
+class _Sent(msgspec.Struct):
+    schedule_id: str
+    version: int
+    attempt: int
+    scheduled_for: str
+    origin: str
+
+
+_sent = msgspec.json.Decoder(_Sent).decode
+
+
+def ran_of(value: bytes) -> tuple[str, Ran] | None:
+    """Whose nominal a dispatch value says to have run; None for a manual run, and for what no scheduler wrote."""
+    try:
+        sent = _sent(value)
+        if sent.origin == Origin.MANUAL:
+            return None
+        return sent.schedule_id, Ran(_at(sent.scheduled_for), sent.version, sent.attempt)
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 def backfill_key(backfill: Backfill) -> bytes:

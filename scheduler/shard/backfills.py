@@ -80,6 +80,8 @@ class Backfills:
                 self._asked.add(live_key)
                 self._unasked.append(Question(live_key, backfill.definition.schedule_id, backfill.first))
         self._asked &= found
+        if not self.exist:
+            self._answers.clear()  # to questions of what was cancelled
         self.wake()
 
     def wake(self) -> None:
@@ -93,7 +95,8 @@ class Backfills:
 
     def answer(self, question: Question, ran: Sequence[Ran]) -> None:
         """All dispatches of the schedule since the question's instant. Taken by the next step."""
-        self._answers.append((question, ran))
+        if self.exist:
+            self._answers.append((question, ran))
         self.wake()
 
     # --- in a step

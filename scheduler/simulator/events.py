@@ -11,8 +11,9 @@
     scheduled_for, available_at, attempt, origin   of a dispatch
     stands_for    of a dispatch that policy decided: how many nominals it stands for, itself included
     version       of the schedule, wherever it has one
-    count         how many nominals will not run; `scheduled_for` is the newest of them, and of several `first` and
-                  `last` are the range
+    count         of the answer to a backfill: how many nominals it is about; a dry run's: how many would run
+                  of nominals that will not run: how many; `scheduled_for` is the newest of them, and of several
+                  `first` and `last` are the range
 
 A field that does not apply is left out.
 """
@@ -83,12 +84,11 @@ class Events:
         at = format_instant(happened.at)
         for item in step.items:
             yield _dispatched(at, item.value)
-        if happened.command is not None:
-            for record in step.records:
-                if record.value is not None and record.topic == self._catalogue.replies:
-                    yield _answered(at, record.value, happened.command)
-                elif record.value is not None and record.topic == self._catalogue.rejected:
-                    yield _refused(at, record.value, happened.command)
+        for record in step.records:
+            if record.value is not None and record.topic == self._catalogue.replies:
+                yield _answered(at, record.value, happened.command)
+            elif record.value is not None and record.topic == self._catalogue.rejected and happened.command is not None:
+                yield _refused(at, record.value, happened.command)
         for record in step.records:
             if record.value is None:
                 continue
@@ -130,14 +130,18 @@ def _dispatched(at: str, value: bytes) -> Event:
     return event
 
 
-def _answered(at: str, value: bytes, command: CommandStep) -> Event:
+def _answered(at: str, value: bytes, command: CommandStep | None) -> Event:
+    """Without the command it is the answer to a dry run of a backfill, which comes a step later."""
     reply = _reply(value)
-    event = {"at": at, "schedule_id": reply.schedule_id or command.schedule_id, "event": reply.status}
+    given = None if command is None else command.schedule_id
+    event = {"at": at, "schedule_id": reply.schedule_id or given, "event": reply.status}
     if reply.version is not None:
         event["version"] = reply.version
     event["code"] = reply.code
     if reply.status == "rejected":
         event["reason"] = reply.message
+    if "nominals" in reply.counts:
+        event["count"] = reply.counts.get("remaining", reply.counts["nominals"])
     return event
 
 

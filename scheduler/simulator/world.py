@@ -22,12 +22,13 @@ from scheduler.shard.commands import Input
 from scheduler.shard.shard import Shard, ShardSettings
 from scheduler.simulator.scenario import ClockStep, CommandStep, OutageStep
 from scheduler.state.store import MemoryStore
-from scheduler.wire import schedule_from_bytes
+from scheduler.wire import ran_of, schedule_from_bytes
 from topics.catalog import Catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scheduler.core.backfill import Ran
     from scheduler.core.model import Schedule
     from scheduler.shard.step import Step
     from scheduler.simulator.scenario import Scenario
@@ -62,6 +63,8 @@ class World:
         self._offset = 0
         self._waiting: deque[CommandStep] = deque()  # sent during an outage
         self._gone_until = 0
+        self._keeps = any(isinstance(s, CommandStep) and b"backfill" in s.value for s in scenario.steps)
+        self._ran: dict[str, list[Ran]] = {}  # what a backfill would find on the dispatch topics
 
     def run(self) -> Iterator[Happened]:
         """Everything that happens, in order."""
@@ -132,13 +135,15 @@ class World:
         shard.idle_until(now)
         quiet = 0
         while quiet < 2:  # one look in vain may have been what the next one needs
+            for question in shard.questions():
+                shard.answer(question, self._ran.get(question.schedule_id, ()))
             while shard.housekeep(now):
                 pass
             step = shard.plan(now)
             quiet = quiet + 1 if step is None else 0
             if step is not None:
                 yield Happened(now, step)
-                shard.committed(step)
+                self._commit(shard, step)
                 while shard.housekeep(now):
                     pass
             change = shard.next_change(now)
@@ -155,9 +160,18 @@ class World:
         self._offset += 1
         if step is not None:
             yield Happened(now, step, command)
-            shard.committed(step)
+            self._commit(shard, step)
         if not alone:
             yield from self._settle(now)
+
+    def _commit(self, shard: Shard, step: Step) -> None:
+        if self._keeps:
+            topics = self.catalogue.dispatch_topics()
+            values = [item.value for item in step.items]
+            values += [record.value for record in step.records if record.topic in topics and record.value is not None]
+            for found in filter(None, map(ran_of, values)):
+                self._ran.setdefault(found[0], []).append(found[1])
+        shard.committed(step)
 
 
 def _horizon_ms(scenario: Scenario) -> int:
