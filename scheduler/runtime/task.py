@@ -23,6 +23,7 @@ from scheduler.core.due import instant_of
 from scheduler.core.policy import Rules
 from scheduler.errors import Fenced, Retriable, StateCorrupted
 from scheduler.runtime.kafka import changelog_consumer, transactional_producer
+from scheduler.runtime.ran import Scanner
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.stores import open_store
 from scheduler.runtime.telemetry import event
@@ -223,6 +224,7 @@ class ShardTask:
             return
         identity = Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number)
         store = open_store(around.store_path(self.number), identity, now, lambda: self._closing)
+        scanner = Scanner(around.settings, around.catalogue, self.number, self._notify)
         try:
             restore = Restore(
                 changelog_consumer(around.settings), around.settings.namespace, self.number, lambda: self._closing
@@ -243,8 +245,9 @@ class ShardTask:
             self.trouble = None
             around.telemetry.ready.labels(str(self.number)).set(1)
             event("shard_ready", shard=self.number, seconds=round(time.monotonic() - began, 3), applied=restore.applied)
-            self._loop(shard, transaction)
+            self._loop(shard, transaction, scanner)
         finally:
+            scanner.stop()
             store.close()
 
     def _time(self) -> int | None:
@@ -257,8 +260,9 @@ class ShardTask:
                 self._wake.wait(0.02)
         return None
 
-    def _loop(self, shard: Shard, transaction: Transaction) -> None:
-        settings = self._around.settings
+    def _loop(self, shard: Shard, transaction: Transaction, scanner: Scanner) -> None:
+        settings, clock = self._around.settings, self._around.clock
+        jumps = clock.jumps  # a look that is late after one is late because of it
         rest_ms = 0.0  # until the next step may begin
         stepped = time.monotonic()
         while not self._closing:
@@ -281,7 +285,10 @@ class ShardTask:
             stepped = time.monotonic()
             with self._wake:
                 inputs = list(islice(self._inbox, shard.max_inputs))
-            step = shard.plan(now, inputs)
+            for question, ran in scanner.answers():
+                shard.answer(question, ran)
+            step = shard.plan(now, inputs, away="clock" if jumps != clock.jumps else "downtime")
+            jumps = clock.jumps
             if step is not None:
                 seconds = transaction.commit(step)
                 shard.committed(step)
@@ -293,6 +300,7 @@ class ShardTask:
             # A stream of commands that never ends must not keep the catch-up waiting: the end seen at first will do.
             if (self._caught_up and not self._inbox) or shard.position(COMMANDS_INPUT) >= self._commands_end:
                 shard.commands_read()
+            scanner.ask(shard.questions())
             more = shard.housekeep(now)
             self._gauge(shard, now)
             if step is None and not more:
@@ -306,6 +314,10 @@ class ShardTask:
         with self._wake:
             if not self._inbox and not self._closing:
                 self._wake.wait(seconds)
+
+    def _notify(self) -> None:
+        with self._wake:
+            self._wake.notify()
 
     def _wait(self, seconds: float) -> None:
         with self._wake:
