@@ -223,6 +223,20 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
             "may still be planned by `tz_version`"
         ),
     },
+    "Repair": {
+        "shard": "its number",
+        "step": "number of the step that wrote this, the last of the repair",
+        "at": "when, by the brokers' time",
+        "was": "the cursor before: in the future",
+        "now": "the cursor since",
+        "reason": "the operator's words",
+        "actor": "who did it",
+        "schedules": (
+            "how many schedules had nominals fired or given up beyond `now`: they go on after those; each has a "
+            "`cursor_repaired` in scheduler.schedule-history"
+        ),
+        "missed": "nominals that were still owed among them and are recorded as missed with the reason `clock`",
+    },
     "DateRange": {"from": "the first date, as `2026-12-24`", "to": "the last date, included"},
     "HolidaysOf": {
         "country": "its ISO 3166-1 code, as `DE`",

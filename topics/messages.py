@@ -267,6 +267,20 @@ class Zones(Message):
     replan_since: Instant | None = None  # schedules older than this are still planned by `tz_version`
 
 
+class Repair(Message):
+    """`scheduler.shards`, key `<shard>/repair`: how an operator last set back a shard that a wrong clock misled."""
+
+    shard: int
+    step: int
+    at: Instant
+    was: Cursor
+    now: Cursor
+    reason: str
+    actor: str | None = None
+    schedules: int = 0
+    missed: int = 0
+
+
 class DateRange(Message):
     """Dates from `from` to `to`, both included, as `2026-12-24`."""
 

@@ -39,6 +39,7 @@ MESSAGES: Final[tuple[type[messages.Message], ...]] = (
     messages.Tenant,
     messages.Shard,
     messages.Zones,
+    messages.Repair,
     messages.Calendar,
     messages.ClockProbe,
 )

@@ -1,0 +1,242 @@
+"""Setting back a shard that a wrong clock drove into the future: what `scheduler repair-cursor` commits, in what order.
+
+What the cursor has passed is decided, at whatever instant it lies. So before the cursor goes back, each schedule with
+decided nominals beyond the new one takes them under its own floor; everything else is undecided again and fires in its
+time. Schedules created later know nothing of all this.
+
+    first    some steps, each of many schedules: their floors, with a line in the history of each
+             nominals that still waited for a decision below such a floor are missed (`clock`)
+             what was to be caught up and lies in the future is missed (`clock`), since nothing starts before its time
+    last     one step: cursor, `seen_until` and backlogs set back, and the record of who did it and why
+
+Until the last step is committed the shard record still names the future, so a shard that opens meanwhile refuses as
+before, and a repair begun anew goes on where this one stopped: floors never run backwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from scheduler import wire
+from scheduler.core.due import instant_end, instant_of, position
+from scheduler.core.model import Gone, Schedule, State
+from scheduler.core.record import ShardRecord
+from scheduler.core.time import format_instant
+from scheduler.core.unplannable import Unplannable
+from scheduler.shard import keys
+from scheduler.shard.rebuild import stored_floors
+from scheduler.shard.settle import Settler
+from scheduler.shard.shard import AHEAD_MS
+from scheduler.shard.step import Reader, Step, floored
+from topics import messages as m
+from topics.codec import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scheduler.core.due import Backlog
+    from scheduler.state.store import Store
+    from topics.catalog import Catalogue
+
+CHUNK = 1_000  # schedules a step: at most some 6,000 records
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the operator asks for. `to`: the instant to set the cursor back to; `now`: by the brokers' time."""
+
+    to: int
+    now: int
+    reason: str
+    actor: str | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a repair found and did. `silent`: some schedules with the instant after which each goes on."""
+
+    shard: int
+    ahead_to: int  # the furthest instant the shard says it has reached
+    needed: bool
+    schedules: int = 0
+    missed: int = 0
+    silent: list[tuple[str, int]] = field(default_factory=list)
+
+
+class Repair:
+    """The repair of one shard over its restored store; `outcome` grows with the steps."""
+
+    def __init__(self, number: int, catalogue: Catalogue, store: Store, order: Order) -> None:
+        self._catalogue = catalogue
+        self._store = store
+        self._order = order
+        stored = store.get(keys.RECORD)
+        self._record = ShardRecord(shard=number) if stored is None else wire.record_from_bytes(stored)
+        self._floors = stored_floors(store)
+        self._reader = Reader(store, self._floors)
+        self._settler = Settler(catalogue, store)
+        self._old = self._record.cursor
+        self._new = min(self._old, instant_end(order.to))
+        ahead_to = max(instant_of(self._old), self._record.seen_until, *self._floors.values())
+        self.outcome = Outcome(number, ahead_to, needed=ahead_to - order.now > AHEAD_MS)
+
+    def steps(self) -> Iterator[Step]:
+        """The steps to commit, in order; each must be committed and in the store before the next is asked for."""
+        if not self.outcome.needed:
+            return
+        schedules = self._store.keys(keys.SCHEDULE, keys.after_prefix(keys.SCHEDULE))
+        names = [key[1:].decode() for key in schedules]
+        for start in range(0, len(names), CHUNK):
+            step = self._step()
+            chunk = names[start : start + CHUNK]
+            self._reader.touch(step, chunk)
+            for name in chunk:
+                self._protect(step, name)
+            if step.records:
+                yield self._sealed(step)
+        waiting = list(self._store.keys(keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP)))
+        for start in range(0, len(waiting), CHUNK):
+            step = self._step()
+            for key in waiting[start : start + CHUNK]:
+                self._give_up_future(step, key)
+            if step.records:
+                yield self._sealed(step)
+        yield self._last()
+
+    def _step(self) -> Step:
+        return Step(self._order.now, self._record.moved(step=self._record.step + 1), self._catalogue)
+
+    def _sealed(self, step: Step) -> Step:
+        step.seal()
+        self._record = step.record
+        return step
+
+    def _last(self) -> Step:
+        step = self._step()
+        order, was = self._order, step.record
+        step.record = was.moved(
+            cursor=self._new,
+            seen_until=min(was.seen_until, order.to),
+            backlogs=tuple(
+                backlog._replace(until=min(backlog.until, self._new), seen_until=min(backlog.seen_until, order.to))
+                for backlog in was.backlogs
+                if backlog.after < self._new
+            ),
+        )
+        value = m.Repair(
+            shard=was.shard,
+            step=step.record.step,
+            at=format_instant(order.now),
+            was=m.Cursor(available_at=format_instant(instant_of(self._old))),
+            now=m.Cursor(available_at=format_instant(instant_of(self._new))),
+            reason=order.reason,
+            actor=order.actor,
+            schedules=self.outcome.schedules,
+            missed=self.outcome.missed,
+        )
+        step.emit(self._catalogue.shard_records, b"%d/repair" % was.shard, encode(value), step.headers)
+        return self._sealed(step)
+
+    # --- schedules
+
+    def _protect(self, step: Step, name: str) -> None:
+        schedule = step.touched[name].schedule
+        if schedule is None:
+            return
+        floor = self._decided_until(schedule) if schedule.state in (State.ACTIVE, State.BROKEN) else None
+        beside = self._reader.floor(name)
+        if floor is None and (beside is None or beside <= self._order.now):
+            return
+        after = schedule if floor is None else floored(schedule, floor)
+        if floor is not None:
+            for gone in self._undecided(schedule, floor):
+                self._settler.record(step, schedule, gone)
+                self.outcome.missed += gone.count
+        step.save(after)
+        if beside is not None:
+            step.drop_floor(name)
+        told = replace(after, actor=self._order.actor, reason=self._order.reason)
+        value = wire.revision_to_bytes(told, "cursor_repaired", None, step.now, deleted=False)
+        step.emit(self._catalogue.schedule_history, name.encode(), value)
+        self.outcome.schedules += 1
+        if len(self.outcome.silent) < EXAMPLES:
+            self.outcome.silent.append((name, after.floor))
+
+    def _decided_until(self, schedule: Schedule) -> int | None:
+        """The last instant up to which nominals beyond the new cursor are decided; None if none of them is."""
+        if isinstance(schedule.spec.trigger, Unplannable):
+            return instant_of(self._old)  # nobody here can say which: all of them, to be sure
+        for after, until in reversed(self._passed(schedule)):
+            due = position(schedule, after, ())
+            if due is not None and due.key <= until:
+                return _last_until(schedule, until)
+        return None
+
+    def _passed(self, schedule: Schedule) -> list[tuple[bytes, bytes]]:
+        """The stretches of due keys beyond the new cursor that the old one had passed and no backlog holds."""
+        found = []
+        start = self._new
+        for backlog in self._backlogs(schedule):
+            if backlog.after > start:
+                found.append((start, backlog.after))
+            start = max(start, backlog.until)
+        if start < self._old:
+            found.append((start, self._old))
+        return found
+
+    def _undecided(self, schedule: Schedule, floor: int) -> Iterator[Gone]:
+        """What backlogs hold at or below the floor: it will not run any more, and each has its record."""
+        trigger = schedule.spec.trigger
+        for backlog in self._backlogs(schedule):
+            first = position(schedule, backlog.after, ())
+            if first is None or first.key > backlog.until:
+                continue
+            after = first.nominal.scheduled_for - 1
+            upto = min(floor, _last_until(schedule, backlog.until), (schedule.spec.end or floor + 1) - 1)
+            count = trigger.count_between(after, upto)
+            if count:
+                yield Gone("missed", "clock", count, after + 1, trigger.newest_before(upto, 1, after)[-1])
+
+    def _backlogs(self, schedule: Schedule) -> list[Backlog]:
+        mine = [backlog for backlog in self._record.backlogs if backlog.priority == schedule.spec.priority]
+        return sorted(mine, key=lambda backlog: backlog.after)
+
+    # --- what was to be caught up
+
+    def _give_up_future(self, step: Step, key: bytes) -> None:
+        owner, version = keys.split_catch_up(key)
+        live_key = wire.live_key("catchup", owner, str(version))
+        stored = self._store.get(keys.live(live_key))
+        if stored is None:
+            return
+        record = wire.live_from_bytes(stored)
+        runs = wire.catch_up_runs(record)
+        early = [run for run in runs if run.available_at > self._order.now]
+        if not early:
+            return
+        frozen = record.definition
+        definition = (
+            wire.plan_from_bytes(bytes(frozen)) if isinstance(frozen, Raw) else self._reader.schedules([owner])[0]
+        )
+        if definition is not None:
+            gone = Gone("missed", "clock", len(early), early[0].scheduled_for, early[-1].scheduled_for)
+            self._settler.record(step, definition, gone)
+            self.outcome.missed += len(early)
+        if len(early) < len(runs):
+            record.runs = record.runs[: len(runs) - len(early)]  # oldest first
+            step.put_live(live_key, encode(record))
+        else:
+            step.drop_live(live_key)
+            step.batch.delete(key)
+
+
+def _last_until(schedule: Schedule, until: bytes) -> int:
+    """The last instant up to which every nominal has a due key at or before `until`."""
+    following = position(schedule, until, ())
+    reached = instant_of(until)
+    return reached if following is None else min(reached, following.nominal.scheduled_for - 1)
