@@ -23,7 +23,7 @@ check: install
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -m 'not soak' tests
+	$(BIN)/pytest -m 'not soak' -n 3 --dist loadfile tests
 
 soak: install
 	$(BIN)/pytest -m soak --timeout=7200 tests

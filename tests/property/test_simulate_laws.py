@@ -63,7 +63,7 @@ def ended(events: list[Event]) -> list[int]:
 
 
 @given(scenarios())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_nominal_ends_exactly_once(scenario: dict[str, Any]) -> None:
     """Dispatched, missed or suppressed; only one that is still in its window at the end has no end yet."""
     events = list(simulate(scenario))
@@ -73,7 +73,7 @@ def test_every_nominal_ends_exactly_once(scenario: dict[str, Any]) -> None:
 
 
 @given(scenarios())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_nothing_is_early_and_time_only_grows(scenario: dict[str, Any]) -> None:
     """Not before its nominal, not before its window lets it; events come in order."""
     events = list(simulate(scenario))
@@ -87,7 +87,7 @@ def test_nothing_is_early_and_time_only_grows(scenario: dict[str, Any]) -> None:
 
 
 @given(scenarios())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_nothing_starts_after_a_pause_until_the_resume(scenario: dict[str, Any]) -> None:
     """From the answer on, whatever was owed."""
     paused = False
@@ -98,7 +98,7 @@ def test_nothing_starts_after_a_pause_until_the_resume(scenario: dict[str, Any])
 
 
 @given(scenarios(), st.lists(instants, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_looking_more_often_changes_nothing(scenario: dict[str, Any], looks: list[int]) -> None:
     """Idle time is skipped; stopping in it, to answer a question, gives the same events."""
     looked = scenario | {"steps": [*scenario["steps"], *(command(instant, "preview") for instant in looks)]}
