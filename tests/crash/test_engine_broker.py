@@ -8,24 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scheduler.local.settings import HOST
+from tests.support.commands import create
 from tests.support.node import Cluster, await_ready, owners, wait_until
 from tests.support.proxy import END_TXN, Proxy, proxied_broker
-from tests.support.verifier import Beat, Dispatches, beats, judge, now_ms
-from topics.client import CommandClient
+from tests.support.verifier import Dispatches, beats, judge, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from scheduler.local import Broker
 
 pytestmark = pytest.mark.broker
-
-
-def create(cluster: Cluster, schedules: Sequence[Beat]) -> dict[str, int]:
-    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
-        for _, reply in client.send_many([beat.create() for beat in schedules]):
-            assert reply.status == "accepted", reply
-    return {name: at for beat in schedules for name, at in beat.expected().items()}
 
 
 def test_the_broker_is_killed_while_firing(make_cluster: Callable[..., Cluster], private_broker: Broker) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crash.wrong_clock import Lies
+from tests.support.commands import create
 from tests.support.node import Cluster, Node, await_ready, wait_until
-from tests.support.verifier import Beat, Dispatches, Reader, beats, judge, ms_of, now_ms
-from topics.client import CommandClient
+from tests.support.verifier import Dispatches, Reader, beats, judge, ms_of, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = pytest.mark.broker
@@ -25,14 +24,6 @@ LATE_MS = 1_500  # on two busy cores
 def lies(tmp_path: Path) -> Lies:
     """Clocks that are right until told otherwise."""
     return Lies(tmp_path / "lies.json")
-
-
-def create(cluster: Cluster, schedules: Sequence[Beat], **spec: Any) -> dict[str, int]:
-    """Create the schedules; returns what is expected of them."""
-    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
-        for _, reply in client.send_many([beat.create(**spec) for beat in schedules]):
-            assert reply.status == "accepted", reply
-    return {name: at for beat in schedules for name, at in beat.expected().items()}
 
 
 def alarms(node: Node) -> dict[str, str]:

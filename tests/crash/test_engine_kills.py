@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.commands import create
 from tests.support.node import Cluster, await_ready, owners, wait_until
 from tests.support.verifier import Beat, Dispatches, Reader, beats, judge, now_ms
-from topics.client import CommandClient
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -27,14 +27,6 @@ pytestmark = pytest.mark.broker
 
 A_KILL_S = 4  # what a kill and a take-over cost: the session has to run out and shards to open
 COLD = frozenset({"in_restore"})  # points that are only reached when there is something to restore
-
-
-def create(cluster: Cluster, schedules: Sequence[Beat]) -> dict[str, int]:
-    """Create the schedules; returns what is expected of them."""
-    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
-        for _, reply in client.send_many([beat.create() for beat in schedules]):
-            assert reply.status == "accepted", reply
-    return {name: at for beat in schedules for name, at in beat.expected().items()}
 
 
 def live_through(cluster: Cluster, points: Sequence[tuple[str, int]]) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from tests.support.commands import create
 from tests.support.node import Cluster, Node, await_ready, owners, wait_until
-from tests.support.verifier import Beat, Dispatches, beats, judge, now_ms
-from topics.client import CommandClient
+from tests.support.verifier import Dispatches, beats, judge, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from tests.support.broker import BrokerUnderTest
 
@@ -26,14 +26,6 @@ SHARDS = 4
 def cluster(make_cluster: Callable[..., Cluster], broker: BrokerUnderTest) -> Cluster:
     """Four shards: two for each of two processes."""
     return make_cluster(broker, shards=SHARDS)
-
-
-def create(cluster: Cluster, schedules: Sequence[Beat]) -> dict[str, int]:
-    """Create the schedules; returns what is expected of them."""
-    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
-        for _, reply in client.send_many([beat.create() for beat in schedules]):
-            assert reply.status == "accepted", reply
-    return {name: at for beat in schedules for name, at in beat.expected().items()}
 
 
 def shared(*nodes: Node) -> dict[int, str]:

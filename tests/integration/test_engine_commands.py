@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.commands import send
 from tests.support.node import Cluster, await_ready
 from tests.support.verifier import Beat, Dispatches, Reader, Seen, beats, judge, now_ms, rfc3339, stamped
-from topics.client import CommandClient
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -25,13 +25,6 @@ pytestmark = pytest.mark.broker
 GARBAGE = 10_000
 VALID = 200
 TRIALS = 200
-
-
-def send(cluster: Cluster, *commands: dict[str, Any]) -> list[str]:
-    """The codes of the replies, in the order of the commands."""
-    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
-        codes = {id(command): reply.code for command, reply in client.send_many(list(commands))}
-    return [codes[id(command)] for command in commands]
 
 
 def test_a_pause_acknowledged_before_the_instant_holds(cluster: Cluster) -> None:

@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.commands import create
 from tests.support.node import Cluster, Node, await_ready, wait_until
 from tests.support.verifier import Beat, Dispatches, beats, judge, now_ms
 from topics.client import CommandClient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.broker
 
 MIB = 1024 * 1024
-
-
-def create(cluster: Cluster, schedules: Sequence[Beat]) -> dict[str, int]:
-    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
-        for _, reply in client.send_many([beat.create() for beat in schedules]):
-            assert reply.status == "accepted", reply
-    return {name: at for beat in schedules for name, at in beat.expected().items()}
 
 
 def troubles(node: Node) -> dict[int, str]:

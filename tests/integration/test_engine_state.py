@@ -17,9 +17,9 @@ from scheduler.shard.rebuild import mark_applied
 from scheduler.shard.shard import Shard, ShardSettings
 from scheduler.state.rocks import RocksStore, StoreHeld
 from scheduler.state.store import Batch
+from tests.support.commands import send
 from tests.support.node import Cluster, Node, await_ready, wait_until
 from tests.support.verifier import Beat, Dispatches, beats, judge, now_ms, rfc3339
-from topics.client import CommandClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,13 +54,6 @@ def store_path(node: Node, shard: int) -> Path:
 
 def contents(store: RocksStore, *prefixes: bytes) -> dict[bytes, bytes]:
     return {key: value for p in prefixes for key, value in store.items(p, keys.after_prefix(p))}
-
-
-def send(cluster: Cluster, *commands: dict[str, Any]) -> list[str]:
-    """The codes of the replies, in the order of the commands."""
-    with CommandClient(cluster.kafka, namespace=cluster.namespace) as client:
-        codes = {id(command): reply.code for command, reply in client.send_many(list(commands))}
-    return [codes[id(command)] for command in commands]
 
 
 def a_bit_of_everything(now: int) -> list[dict[str, Any]]:
