@@ -18,7 +18,8 @@ from scheduler.cli.kafka import command_client, kafka_errors, settings_with_brok
 from scheduler.cli.looking import revisions, schedules, trigger_text
 from scheduler.cli.replies import as_json as reply_json
 from scheduler.cli.replies import as_lines
-from scheduler.cli.schedule_options import asking_options, choice_options, definition_options
+from scheduler.cli.schedule_options import asking_options, choice_options, definition_options, later_option
+from scheduler.cli.values import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +68,7 @@ def create(cli: Cli, /, schedule_id: str, **options: Any) -> None:
 @click.option("--unset", multiple=True, metavar="FIELD", help="Back to the default: end, calendar, ... (spec's names).")
 @click.option("--supersede", is_flag=True, help="Cancel what the old definition still owes.")
 @click.option("--expected-revision", type=int, help="Refuse if somebody changed it meanwhile.")
+@later_option
 @asking_options
 @pass_cli
 def update(cli: Cli, /, schedule_id: str, **options: Any) -> None:
@@ -76,6 +78,7 @@ def update(cli: Cli, /, schedule_id: str, **options: Any) -> None:
     Examples:
       scheduler schedule update acme/report --cron '30 9 * * mon-fri' --zone Europe/Berlin
       scheduler schedule update acme/report --priority critical --unset end --expected-revision 4
+      scheduler schedule update acme/report --cron '0 7 * * *' --effective-from 2027-06-01T00:00:00Z
     """
     spec = _fields(options)
     if not spec:
@@ -86,6 +89,7 @@ def update(cli: Cli, /, schedule_id: str, **options: Any) -> None:
 
 @command.command("pause")
 @choice_options
+@later_option
 @asking_options
 @pass_cli
 def pause(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
@@ -107,6 +111,7 @@ def pause(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
 @choice_options
 @click.option("--catch-up", is_flag=True, help="Run what the pause suppressed, as the misfire policy says.")
 @click.option("--paused-for", metavar="REASON", help="With --all or --tenant: only what was paused with this reason.")
+@later_option
 @asking_options
 @pass_cli
 def resume(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
@@ -122,6 +127,7 @@ def resume(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
 
 @command.command("cancel")
 @click.argument("schedule_ids", nargs=-1, required=True, metavar="ID...")
+@later_option
 @asking_options
 @pass_cli
 def cancel(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
@@ -163,6 +169,44 @@ def trigger(cli: Cli, /, schedule_id: str, **options: Any) -> None:
     """
     payload = _fields({"payload": options["payload"]})
     _ask(cli, [_command("trigger", schedule_id, options, **payload)], options)
+
+
+@command.command("backfill")
+@click.argument("schedule_id", metavar="ID")
+@click.option("--from", "since", required=True, metavar="WHEN", help="The first instant of the range.")
+@click.option("--until", required=True, metavar="WHEN", help="The first instant behind it.")
+@click.option("--per-s", type=click.IntRange(min=1), help="At most so many a second [the tenant's catch-up budget].")
+@click.option("--all-nominals", is_flag=True, help="Run again what ran before, as a new attempt.")
+@asking_options
+@pass_cli
+def backfill(cli: Cli, /, schedule_id: str, **options: Any) -> None:
+    """Run what is missing of ID in a range of the past, beside its times. Ask --dry-run first: it counts.
+
+    What ran, under whatever version, is left out. A paused schedule's waits for the resume. How far it is stands on
+    `scheduler.live`, its end in `scheduler schedule history`.
+
+    \b
+    Examples:
+      scheduler schedule backfill acme/report --from 2027-03-01T00:00:00Z --until 2027-03-05T00:00:00Z --dry-run
+      scheduler schedule backfill acme/report --from 2027-03-01T00:00:00Z --until now --per-s 2
+    """
+    fields: dict[str, Any] = {"only_missing": not options["all_nominals"], "per_s": options["per_s"]}
+    fields["from"], fields["until"] = _instant(options["since"]), _instant(options["until"])
+    _ask(cli, [_command("backfill", schedule_id, options, **fields)], options)
+
+
+@command.command("cancel-backfill")
+@click.argument("schedule_id", metavar="ID")
+@asking_options
+@pass_cli
+def cancel_backfill(cli: Cli, /, schedule_id: str, **options: Any) -> None:
+    """End ID's backfills; what they had still to run is recorded as cancelled.
+
+    \b
+    Example:
+      scheduler schedule cancel-backfill acme/report
+    """
+    _ask(cli, [_command("cancel-backfill", schedule_id, options)], options)
 
 
 @command.command("show")
@@ -275,8 +319,17 @@ def _fields(options: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(str(error)) from None
 
 
+def _instant(text: str) -> str:
+    try:
+        return absolute(text, now_ms())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
 def _command(verb: str, schedule_id: str, options: dict[str, Any], **fields: Any) -> Command:
     asking = {name: options[name] for name in ("dry_run", "command_id", "actor", "reason")}
+    if options.get("effective_from") is not None:
+        asking["effective_from"] = _instant(options["effective_from"])
     value = {"command": verb, "schedule_id": schedule_id, **asking, **fields}
     try:
         return to_command({name: item for name, item in value.items() if item is not None}, now_ms())

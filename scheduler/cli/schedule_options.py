@@ -35,6 +35,10 @@ asking_options = _options(
     click.option("--timeout", "timeout_s", default=30.0, show_default=True, help="Seconds to wait for a reply."),
 )
 
+later_option = click.option(
+    "--effective-from", metavar="WHEN", help="Let it count from then on: RFC 3339 or +2h. Accepted now, decided then."
+)
+
 definition_options = _options(
     click.option("--cron", metavar="EXPR", help="A cron expression, read in --zone."),
     click.option("--every", metavar="DURATION", help="A fixed rate: 10m, 1h30m, 1s."),
