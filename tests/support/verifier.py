@@ -215,9 +215,14 @@ class Dispatches(Reader):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, cluster.catalogue.dispatch_topics())
+        self._ids: set[str] = set()
+        self._looked_at = 0
 
     def ids(self) -> set[str]:
-        return {record.fields["occurrence_id"] for record in self.seen}
+        """The occurrences seen so far."""
+        self._ids.update(record.fields["occurrence_id"] for record in self.seen[self._looked_at :])
+        self._looked_at = len(self.seen)
+        return self._ids
 
     def await_all(self, expected: dict[str, int], seconds: float = 60.0, words: Callable[[], str] = str) -> None:
         """Read until each expected occurrence was seen."""
