@@ -84,7 +84,7 @@ class Worker:
             log.warning("dispatch_undecodable %s why=%s", place, error.why)
             return None
         fresh = self._ledger.once(dispatch.occurrence_id, lambda effects: self._handler(dispatch, effects))
-        return Handled(dispatch, not fresh, enqueued_ms=message.timestamp()[1], **place)  # type: ignore[arg-type]
+        return Handled(dispatch, not fresh, enqueued_ms=message.timestamp()[1], **place)  # type: ignore[arg-type] # texts and numbers
 
     def _done(self, message: Message) -> None:
         try:

@@ -44,6 +44,15 @@ def _local_broker() -> str | None:
     return broker.bootstrap_servers if broker is not None else None
 
 
+_AWAY = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001 - the client's own constants
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - as above
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - as above
+    }
+)
+
+
 @contextmanager
 def kafka_errors() -> Iterator[None]:
     """Not reachable and no reply are exit code 3, a refused write is 1."""
@@ -56,8 +65,7 @@ def kafka_errors() -> Iterator[None]:
     except KafkaException as error:
         cause = error.args[0]
         text = f"{cause.str()}; check kafka.bootstrap_servers, the brokers and the security settings"
-        away = cause.code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001
-        raise (BrokerUnavailable(text) if away else Shown(text)) from error
+        raise (BrokerUnavailable(text) if cause.code() in _AWAY else Shown(text)) from error
 
 
 @contextmanager

@@ -298,7 +298,7 @@ def _train(runtime: Runtime, folder: Path) -> None:
     broker = Broker(folder, _layout(folder, 1, None))
     try:
         broker._configure(replace(runtime, options=()))  # noqa: SLF001 - it is the server's run that is recorded
-        broker._bring_up(runtime, detached=False)  # noqa: SLF001
+        broker._bring_up(runtime, detached=False)  # noqa: SLF001 - as above
     finally:
         broker._end(patience_s=START_S)  # noqa: SLF001 - it writes the archive as it ends
 

@@ -29,7 +29,7 @@ def lie(path: Path) -> None:
 
     time.time = lambda: true_time() + told("wall_ms") / 1000
     time.time_ns = lambda: true_ns() + told("wall_ms") * 1_000_000
-    DueClock.observe = observe_wrongly  # type: ignore[method-assign]
+    DueClock.observe = observe_wrongly  # type: ignore[method-assign] # a process of lies
 
 
 class Lies:

@@ -138,9 +138,9 @@ def test_stopped_in_order_it_starts_again_behind_what_it_has_done(
     shard.write([encode(dispatch(number)) for number in range(10)])
     ledger = tmp_path / "ledger.sqlite"
     run = {"capture_output": True, "text": True, "timeout": 60, "check": True}
-    first: Any = subprocess.run(command(broker, catalogue, ledger, "--max", "10"), **run)  # noqa: PLW1510
+    first: Any = subprocess.run(command(broker, catalogue, ledger, "--max", "10"), **run)  # noqa: PLW1510 - `check` is in `run`
     shard.write([encode(dispatch(number)) for number in range(10, 13)])
-    second: Any = subprocess.run(command(broker, catalogue, ledger, "--max", "3"), **run)  # noqa: PLW1510
+    second: Any = subprocess.run(command(broker, catalogue, ledger, "--max", "3"), **run)  # noqa: PLW1510 - `check` is in `run`
     assert "10 handled, 0 repeats" in first.stderr
     assert "3 handled, 0 repeats" in second.stderr
 

@@ -123,7 +123,7 @@ def test_random_bytes_are_never_more_than_undecodable(value: bytes) -> None:
         try:
             read(value)
         except Undecodable as error:
-            assert error.why  # noqa: PT017
+            assert error.why  # noqa: PT017 - as above
 
 
 @given(COMMANDS, NAMES, VALUES, VALUES, STYLES)

@@ -157,7 +157,7 @@ def test_jitter_is_spread_evenly() -> None:
 @given(expression=expressions(), zone=zones, t=st.integers(FAR * 1000, 240_000_000_000_000))
 def test_far_years_repeat_after_four_centuries(expression: object, zone: str, t: int) -> None:
     """Beyond the tables the answers are those of 400 years earlier, moved."""
-    trigger = compile_cron(expression.text, zone, expression.dialect).trigger  # type: ignore[attr-defined]
+    trigger = compile_cron(expression.text, zone, expression.dialect).trigger  # type: ignore[attr-defined] # by kind
     assume(trigger is not None)
     after = trigger.next_after(t)
     cycle = CYCLE * 1000

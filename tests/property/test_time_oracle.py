@@ -107,6 +107,6 @@ def test_years_beyond_the_tables_agree_as_well(
 ) -> None:
     """Where only the footer's rule knows, and where years repeat those four centuries earlier."""
     low = (datetime(year, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
-    rule_changes = [at for at, _, _ in find_zone(zone).jumps(low, low + 366 * 86_400)]  # type: ignore[union-attr]
+    rule_changes = [at for at, _, _ in find_zone(zone).jumps(low, low + 366 * 86_400)]  # type: ignore[union-attr] # a zone
     near = data.draw(st.sampled_from(rule_changes)) if rule_changes else low + data.draw(st.integers(0, 365)) * 86_400
     agree(expression, zone, gap, fold, near + data.draw(st.integers(-100_000, 100_000)), _length(expression, 3))

@@ -103,7 +103,7 @@ class Responder:
             command=str(command["command"]),
             schedule_id=schedule_id,
             command_id=command_id,
-            status=status,  # type: ignore[arg-type]
+            status=status,  # type: ignore[arg-type] # what the test says
             code=code,
             message=f"{schedule_id} is {code}",
             at=AT,

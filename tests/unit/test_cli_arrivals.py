@@ -18,7 +18,7 @@ def arrival(name: str = "a/b", *, late: int = 7, priority: str = "normal", attem
         version=1,
         shard=3,
         lane="default",
-        priority=priority,  # type: ignore[arg-type]
+        priority=priority,  # type: ignore[arg-type] # one of the literals
         attempt=attempt,
         scheduled_for="2027-01-15T07:59:00Z",
         available_at="2027-01-15T08:00:00Z",

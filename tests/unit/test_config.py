@@ -238,7 +238,7 @@ def test_settings_are_a_frozen_value_that_reads_nothing(monkeypatch: pytest.Monk
     assert settings.shards == 16
     assert pickle.loads(pickle.dumps(settings)) == settings
     with pytest.raises(ValidationError):
-        settings.shards = 4  # type: ignore[misc]
+        settings.shards = 4  # type: ignore[misc] # that it is refused is the point
 
 
 def test_the_catalogue_is_built_from_the_settings(tmp_path: Path) -> None:

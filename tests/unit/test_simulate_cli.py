@@ -16,7 +16,7 @@ from tests.support.policy_cases import create, do, down, full
 if TYPE_CHECKING:
     from pathlib import Path
 
-SCENARIO = {
+SCENARIO: dict[str, Any] = {
     "from": full("09:00"),
     "until": full("14:00"),
     "settings": {"grace_ms": 60_000},
@@ -130,12 +130,12 @@ def test_the_picture_is_well_formed_whatever_the_names(tmp_path: Path) -> None:
     """Titles and ids are text in it, never markup; every event has its mark and the outage is shaded."""
     title = "<script>alert('x')</script> & \"co\""
     svg = tmp_path / "out.svg"
-    steps = [*SCENARIO["steps"], {"at": full("13:50"), "command": {"command": "pause", "schedule_id": "<b>&"}}]  # type: ignore[misc]
+    steps = [*SCENARIO["steps"], {"at": full("13:50"), "command": {"command": "pause", "schedule_id": "<b>&"}}]
     result = run(tmp_path, SCENARIO | {"title": title, "steps": steps}, "--svg", str(svg), "--json")
     assert result.exit_code == 0
     root = ET.fromstring(svg.read_text())
     space = "{http://www.w3.org/2000/svg}"
-    assert root.find(f"{space}title").text == title  # type: ignore[union-attr]
+    assert root.find(f"{space}title").text == title  # type: ignore[union-attr] # it is there
     assert not list(root.iter(f"{space}script"))
     texts = [element.text or "" for element in root.iter(f"{space}title")]
     assert any(text.startswith("outage from 2026-01-01T12:01:00Z") for text in texts)

@@ -63,4 +63,4 @@ def test_a_macro_is_its_expression(macro: str) -> None:
             trigger = compile_cron(text, "Europe/Berlin", dialect).trigger
             assert trigger is not None
             assert trigger.between(0, 10**11, 50) == expected.between(0, 10**11, 50)
-            assert trigger.search.passes == expected.search.passes  # type: ignore[attr-defined]
+            assert trigger.search.passes == expected.search.passes  # type: ignore[attr-defined] # a Cron
