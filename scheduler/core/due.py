@@ -33,11 +33,6 @@ def due_key(available_at: int, priority: int, schedule_id: str) -> bytes:
     return _HEAD.pack(available_at, priority) + schedule_id.encode()
 
 
-def instant_start(instant: int) -> bytes:
-    """Before every key of this instant."""
-    return instant.to_bytes(8)
-
-
 def instant_end(instant: int) -> bytes:
     """After every key of this instant, before every later one."""
     return instant.to_bytes(8) + _LAST

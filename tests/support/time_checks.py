@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 CASES = Path(__file__).parents[1] / "unit" / "time_cases"
 
-Compile = "Callable[..., Any]"
-
 
 def cases() -> list[dict[str, Any]]:
     """The given cases, as they were given."""
