@@ -224,7 +224,8 @@ def _compare(command: Command, situation: Situation, act: Act) -> Decision:
     if same:
         return _kept(schedule, "unchanged", "this schedule exists with the same definition", parsed.warnings)
     differing = ", ".join(changed_fields(schedule.spec, parsed.spec)) or f"state {schedule.state}"
-    return _refuse(command, situation, act.value, f"exists and differs in {differing}: use update, or delete it first")
+    way = "delete it first" if schedule.state is State.CANCELLED else "use update, or delete it first"
+    return _refuse(command, situation, act.value, f"exists and differs in {differing}: {way}")
 
 
 def _update(command: Command, situation: Situation, act: Act) -> Decision:
@@ -689,7 +690,11 @@ def _spec_problems(command: Command, situation: Situation) -> tuple[Problem, ...
 
 
 def _summary(problems: tuple[Problem, ...]) -> str:
-    return "; ".join(f"{p.field}: {p.message}" if p.field else p.message for p in problems)
+    return "; ".join(p.message if _names_its_field(p) else f"{p.field}: {p.message}" for p in problems)
+
+
+def _names_its_field(problem: Problem) -> bool:
+    return not problem.field or problem.message.startswith(f"{problem.field}:")
 
 
 def _next_sentence(schedule: Schedule, late: Settlement) -> str:

@@ -145,7 +145,8 @@ def _every(spec: Spec, _schedule_id: str | None, effective_at: int) -> Parsed:
     every_ms, anchor = spec["every_ms"], spec.get("anchor")
     problems = []
     if not isinstance(every_ms, int) or isinstance(every_ms, bool) or not _LEAST_EVERY_MS <= every_ms <= MAX_MS:
-        message = f"every_ms: {every_ms!r:.40} is not a whole number of milliseconds >= 1000, for example 600000"
+        allowed = f"a whole number of milliseconds from {_LEAST_EVERY_MS} to {MAX_MS}, for example 600000"
+        message = f"every_ms: {every_ms!r:.40} is not {allowed}"
         problems.append(Problem("every_ms", "bad_field", message))
     at = effective_at if anchor is None else _instant("anchor", anchor)
     if isinstance(at, Problem):

@@ -372,6 +372,24 @@ def test_a_lane_that_is_gone_breaks_its_schedules_and_nothing_else() -> None:
     assert driver.do("update", spec={"lane": "default"})["code"] in ("updated", "never_fires")
 
 
+def test_a_mistake_in_a_trigger_names_its_field_once() -> None:
+    """The sentence is for a person: no field twice, and the whole range that is allowed."""
+    reply = Driver().do("create", spec={"trigger": {"every_ms": 10**18}})
+    assert reply["message"].startswith(
+        "every_ms: 1000000000000000000 is not a whole number of milliseconds from 1000 to "
+    )
+
+
+def test_a_create_over_a_cancelled_schedule_is_told_what_is_allowed_then() -> None:
+    """A cancelled schedule takes no update, so the advice is to delete it, and the advice works."""
+    driver = hourly()
+    driver.do("cancel")
+    refused = driver.do("create", spec={"trigger": HOURLY})
+    assert (refused["code"], "use update" in refused["message"]) == ("already_exists", False)
+    driver.do("delete")
+    assert driver.do("create", spec={"trigger": HOURLY})["code"] == "created"
+
+
 # --- input that is no command ---------------------------------------------------------------------------------------
 
 
