@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from scheduler.core.backfill import Backfill, Ran, Stretch
+from scheduler.core.calendar import CALENDAR_FIELDS, parse_calendar
 from scheduler.core.calendars import Calendars, bound, planned_by
 from scheduler.core.due import Backlog, due_key, instant_end, instant_of, priority_of, schedule_of
 from scheduler.core.identity import occurrence_id, tenant_of
@@ -38,10 +39,12 @@ from scheduler.core.unplannable import Unplannable
 from scheduler.core.zone_marks import ZoneMark, ZoneRecord
 from scheduler.errors import StateCorrupted
 from topics import messages as m
+from topics.codec import decode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Sequence
 
+    from scheduler.core.calendar import Calendar
     from scheduler.core.command import Command
     from scheduler.core.decide import Decision
     from scheduler.core.problem import Problem
@@ -443,6 +446,41 @@ def _cursor_from_wire(cursor: m.Cursor) -> bytes:
     if cursor.priority is None or cursor.schedule_id is None:
         return instant_end(instant)
     return due_key(instant, PRIORITY_BY_NAME[cursor.priority], cursor.schedule_id)
+
+
+# --- calendars -------------------------------------------------------------------------------------------------------
+
+
+def calendar_key(name: str, version: int) -> bytes:
+    """The key on `scheduler.calendars`."""
+    return f"{name}@{version}".encode()
+
+
+def split_calendar_key(key: bytes | None) -> tuple[str, int]:
+    """(name, version). Raises ValueError for a key that names none."""
+    name, _, version = (key or b"").decode().rpartition("@")
+    if not name or not version.isdigit() or version[0] == "0":
+        raise ValueError("the key is not <name>@<version>")
+    return name, int(version)
+
+
+def calendar_from_bytes(value: bytes, name: str, version: int) -> Calendar | None:
+    """One version of a calendar, None if it says that there is none any more. Raises ValueError with every mistake."""
+    record = decode(m.Calendar, value)
+    if (record.name, record.version) != (name, version):
+        raise ValueError(f"the value is of {record.name}@{record.version}, its key is {name}@{version}")
+    if record.deleted:
+        return None
+    parsed = parse_calendar(calendar_fields(record))
+    if parsed.calendar is None:
+        raise ValueError("; ".join(problem.message for problem in parsed.problems))
+    return parsed.calendar
+
+
+def calendar_fields(record: m.Calendar) -> dict[str, object]:
+    """What a calendar says about days, as its definition has it; name and version with it."""
+    fields: dict[str, object] = _plain(_to_json(record))
+    return {name: value for name, value in fields.items() if name in CALENDAR_FIELDS}
 
 
 # --- live records ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ _LONGEST_RANGE: Final = 3660
 _MOST_DATES: Final = 10_000
 _KEPT_MONTHS: Final = 4096
 _EXAMPLE: Final = '{"name": "us", "version": 1, "working_days": ["MON", "TUE", "WED", "THU", "FRI"]}'
-_FIELDS: Final = (*("name", "version", "working_days", "exclude_dates", "exclude_ranges", "include_dates", "holidays"),)
+CALENDAR_FIELDS: Final = (
+    *("name", "version", "working_days", "exclude_dates", "exclude_ranges", "include_dates", "holidays"),
+)
 
 
 class Holidays(NamedTuple):
@@ -116,9 +118,9 @@ def parse_calendar(spec: object) -> ParsedCalendar:
     if not calendar.working and not calendar.opened:
         reader.problems.append(_problem("working_days", "no day of the week is worked and no date is included"))
     reader.problems += [
-        _problem(str(name)[:40], f"not a field of a calendar; there are {', '.join(_FIELDS)}")
+        _problem(str(name)[:40], f"not a field of a calendar; there are {', '.join(CALENDAR_FIELDS)}")
         for name in spec
-        if name not in _FIELDS
+        if name not in CALENDAR_FIELDS
     ]
     return ParsedCalendar(None if reader.problems else calendar, tuple(reader.problems))
 

@@ -18,6 +18,7 @@ from scheduler.runtime.clock import DueClock, SystemClock
 from scheduler.runtime.health import Health
 from scheduler.runtime.kafka import plain_producer
 from scheduler.runtime.probe import ClockWatch, Probe
+from scheduler.runtime.tables import Tables
 from scheduler.runtime.task import Phase, Surroundings
 from scheduler.runtime.telemetry import Telemetry, event
 from topics.admin import TopicsWrong, connect, observe, verify
@@ -61,12 +62,14 @@ class Process:
         name = f"{settings.node_id}-{self._index}"
         probe = Probe(plain, catalogue.clock, name, clock, system)
         watch = ClockWatch(clock, telemetry)
-        around = Surroundings(settings, catalogue, clock, plain, telemetry, cluster)
+        tables = Tables(settings, catalogue.calendars, telemetry)
+        around = Surroundings(settings, catalogue, clock, plain, telemetry, cluster, tables)
         assignment = self._assignment = Assignment(around)
         port = settings.http.port + self._index if settings.http.port else 0
         health = Health(settings.http.host, port, self.state, telemetry.registry)
         event("process_started", process=name, pid=os.getpid(), health=health.address)
         probe.start()
+        tables.start()
         assignment.join()
         try:
             while not self._stop.is_set():
@@ -79,6 +82,7 @@ class Process:
         finally:
             drained = assignment.close(STOP_S)
             probe.stop()
+            tables.stop()
             plain.flush(1.0)
             health.close()
             event("process_stopped", process=name, drained=drained)

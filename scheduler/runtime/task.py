@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
     from scheduler.config import Settings
+    from scheduler.core.calendars import Calendars
     from scheduler.runtime.clock import DueClock
+    from scheduler.runtime.tables import Tables
     from scheduler.runtime.telemetry import Telemetry
     from scheduler.shard.commands import Input
     from topics.catalog import Catalogue
@@ -71,6 +73,7 @@ class Surroundings:
     plain: Producer
     telemetry: Telemetry
     cluster: str
+    tables: Tables
 
     def shard_settings(self) -> ShardSettings:
         s = self.settings
@@ -220,7 +223,8 @@ class ShardTask:
         transaction = Transaction(producer, around.plain, around.catalogue.commands, changelogs, lambda: self._closing)
         transaction.init()
         now = self._time()
-        if now is None:
+        calendars = around.tables.wait(lambda: self._closing)
+        if now is None or calendars is None:
             return
         identity = Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number)
         store = open_store(around.store_path(self.number), identity, now, lambda: self._closing)
@@ -229,7 +233,7 @@ class ShardTask:
             restore = Restore(
                 changelog_consumer(around.settings), around.settings.namespace, self.number, lambda: self._closing
             )
-            restore.run(store)
+            restore.run(store, calendars)
             around.telemetry.restores.inc()
             around.telemetry.restored.inc(restore.applied)
             around.telemetry.foreign.inc(restore.foreign)
@@ -237,7 +241,9 @@ class ShardTask:
             now = self._time()
             if now is None:
                 return
+            shard.use(calendars)
             shard.open(now)
+            around.telemetry.zones_missing.labels(str(self.number)).set(shard.zones.missing())
             self._commands_end = restore.commands_end
             with self._wake:
                 self.position = self.seek_to = shard.position(COMMANDS_INPUT)
@@ -245,7 +251,7 @@ class ShardTask:
             self.trouble = None
             around.telemetry.ready.labels(str(self.number)).set(1)
             event("shard_ready", shard=self.number, seconds=round(time.monotonic() - began, 3), applied=restore.applied)
-            self._loop(shard, transaction, scanner)
+            self._loop(shard, transaction, scanner, calendars)
         finally:
             scanner.stop()
             store.close()
@@ -260,12 +266,15 @@ class ShardTask:
                 self._wake.wait(0.02)
         return None
 
-    def _loop(self, shard: Shard, transaction: Transaction, scanner: Scanner) -> None:
+    def _loop(self, shard: Shard, transaction: Transaction, scanner: Scanner, calendars: Calendars) -> None:
         settings, clock = self._around.settings, self._around.clock
         jumps = clock.jumps  # a look that is late after one is late because of it
         rest_ms = 0.0  # until the next step may begin
         stepped = time.monotonic()
         while not self._closing:
+            if self._around.tables.calendars is not calendars:
+                calendars = self._around.tables.calendars
+                shard.use(calendars)
             now = self._around.clock.now()
             if now is None:
                 self._wait(0.02)

@@ -90,10 +90,25 @@ class Telemetry:
         )
         self.restores = Counter("scheduler_restores", "Stores restored from the changelogs.", registry=registry)
         self.restored = Counter("scheduler_restored_records", "Changelog records applied to stores.", registry=registry)
+        self.broken = Counter(
+            "scheduler_schedules_broken", "Schedules that became broken, by what is missing: an alarm.", ("reason",),
+            registry=registry,
+        )  # fmt: skip
+        self.calendars = Gauge("scheduler_calendars", "Calendars known to this process.", registry=registry)
+        self.calendars_refused = Counter(
+            "scheduler_calendars_refused", "Records of the calendar topic that are no calendar: an alarm.",
+            registry=registry,
+        )  # fmt: skip
         self.foreign = Counter(
             "scheduler_foreign_records", "Changelog records no shard of ours wrote: an alarm.", registry=registry
         )
         shard = ("shard",)
+        self.zones_missing = Gauge(
+            "scheduler_zones_missing",
+            "Zones of this shard's schedules that the zone tables lack: an alarm.",
+            shard,
+            registry=registry,
+        )
         self.ready = Gauge("scheduler_shard_ready", "1 while the shard serves.", shard, registry=registry)
         self.horizon_bytes = Gauge("scheduler_horizon_bytes", "Read ahead and encoded.", shard, registry=registry)
         self.horizon_lag = Gauge(
@@ -137,6 +152,8 @@ class Telemetry:
             self.commands.labels(code).inc()
         for state, reason, count in step.gone:
             self.undone.labels(state, reason).inc(count)
+        for reason in step.broke:
+            self.broken.labels(reason).inc()
         if step.forwards:
             self.forwarded.inc(len(step.forwards))
 

@@ -26,6 +26,7 @@ from scheduler.core.model import Gone, Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules, settle_one
 from scheduler.core.record import ShardRecord
 from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant, parse_instant
+from scheduler.core.unplannable import Unplannable
 from scheduler.core.zones import tz_version
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
@@ -427,6 +428,7 @@ class Shard:
             schedule, state=State.BROKEN, revision=schedule.revision + 1, updated_at=step.now, broken_reason=why
         )
         step.save(broken)
+        step.broke.append(_what_broke(schedule))
         value = wire.revision_to_bytes(broken, "broken", None, step.now, deleted=False)
         step.emit(self._catalogue.schedule_history, schedule.schedule_id.encode(), value)
 
@@ -622,3 +624,11 @@ class Shard:
     def _prepare(self, schedule: Schedule) -> Prepared:
         encode = wire.DispatchTemplate(schedule, self.record).value
         return self._settler.target(schedule, self.number), encode, self._passed.watch(schedule)
+
+
+def _what_broke(schedule: Schedule) -> str:
+    """What is missing for a schedule that cannot be fired, in a word: for metrics."""
+    trigger = schedule.spec.trigger
+    if not isinstance(trigger, Unplannable):
+        return "lane"
+    return "trigger" if trigger.trigger is None else "calendar"
