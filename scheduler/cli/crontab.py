@@ -73,16 +73,23 @@ def parse_crontab(
 ) -> Crontab:
     """Reads a whole crontab; `zone` holds until a `CRON_TZ` line. Never raises: what it can't take is in `refused`.
 
+    Bytes that are no UTF-8 come decoded with `surrogateescape`, so that one old comment does not cost the whole file.
+
     `check(expression, zone)` gives the mistakes in a time expression; the command line passes the time engine's.
     """
     found = Crontab()
     environment: dict[str, str] = {}
     names: dict[str, int] = {}
     comment: str | None = None
-    for number, raw in enumerate(text.splitlines(), start=1):
+    for number, raw in enumerate(text.split("\n"), start=1):  # as cron does: other separators are part of a command
         line = raw.strip(" \t\r\f")
         if not line:
             comment = None
+            continue
+        if not line.isascii() and (readable := _readable(line)) != line:
+            comment = None
+            if not line.startswith("#"):
+                found.refused.append(Remark(line=number, text=readable, why="the line is not UTF-8 text; convert it"))
             continue
         if line.startswith("#"):
             comment = _description(line.lstrip("# \t"))
@@ -123,6 +130,11 @@ class _Entry:
     user: str | None
     command: str
     stdin: str | None
+
+
+def _readable(line: str) -> str:
+    """The line with what was not UTF-8 (decoded with `surrogateescape`) shown as a replacement character."""
+    return line.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _description(comment: str) -> str | None:

@@ -68,10 +68,9 @@ def crontab(
     if fault := "; ".join(_mistakes("0 0 * * *", zone)):
         raise click.BadParameter(fault, param_hint="--zone")
     name = getattr(file, "name", "<stdin>")
-    try:
-        text = file.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"{name}: is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    text = file.read().decode("utf-8-sig", errors="surrogateescape")
+    if "\0" in text:
+        raise click.UsageError(f"{name}: is not a text file: it holds a zero byte")
     found = parse_crontab(text, tenant=tenant, zone=zone, system=system, check=_mistakes)
     _report(found, name, as_json=as_json)
     if dry_run:

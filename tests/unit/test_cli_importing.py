@@ -51,13 +51,14 @@ def test_a_clean_crontab_is_exit_code_0() -> None:
     assert result.exit_code == 0
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
-    """With the place."""
-    result = CliRunner().invoke(
-        main, ["import", "crontab", "-", "--tenant", "ops", "--zone", "UTC"], input=b"0 1 * * * \xff\n"
-    )
-    assert result.exit_code == 2
-    assert "at byte 10" in result.stderr
+def test_bytes_that_are_no_text_cost_their_line_or_the_file() -> None:
+    """A line in an old encoding is refused with its number; a file with a zero byte is no crontab at all."""
+    call = ["import", "crontab", "-", "--tenant", "ops", "--zone", "UTC", "--dry-run"]
+    old = CliRunner().invoke(main, call, input=b"# gr\xfc\xdfe\n0 1 * * * \xff\n@daily job\n")
+    assert (old.exit_code, len(old.stdout.splitlines())) == (1, 1)
+    assert "<stdin>:2: refused: the line is not UTF-8 text" in old.stderr
+    binary = CliRunner().invoke(main, call, input=b"\x7fELF\0\0")
+    assert (binary.exit_code, "zero byte" in binary.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

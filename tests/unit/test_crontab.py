@@ -193,3 +193,17 @@ def test_nothing_raises_and_every_line_is_accounted_for() -> None:
     found = parse(text)
     assert [job.line for job in found.jobs] == [3]
     assert {1, 2, 4} <= {remark.line for remark in found.refused}
+
+
+def test_a_line_that_is_no_utf8_costs_only_itself() -> None:
+    """Old crontabs hold Latin-1: such a comment is passed over, such a job is refused, all others are taken."""
+    text = b"# gr\xfc\xdfe\n0 1 * * * a\n0 2 * * * echo \xe9\n".decode(errors="surrogateescape")
+    found = parse(text)
+    assert [job.line for job in found.jobs] == [2]
+    assert [(remark.line, remark.text) for remark in found.refused] == [(3, "0 2 * * * echo \N{REPLACEMENT CHARACTER}")]
+    assert (found.jobs[0].command.spec or {}).get("description") is None
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    """Other separators of Unicode belong to the command, as in cron."""
+    assert only("0 1 * * * echo a\x85b\u2028c\r\n")["payload"] == {"command": "echo a\x85b\u2028c"}
