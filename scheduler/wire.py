@@ -33,6 +33,7 @@ from scheduler.core.model import (
     State,
 )
 from scheduler.core.record import FORMAT, ShardRecord
+from scheduler.core.tenants import Terms
 from scheduler.core.time import format_instant, parse_instant, stamp
 from scheduler.core.trigger import Trigger, parse_trigger
 from scheduler.core.unplannable import Unplannable
@@ -483,6 +484,38 @@ def calendar_fields(record: m.Calendar) -> dict[str, object]:
     return {name: value for name, value in fields.items() if name in CALENDAR_FIELDS}
 
 
+# --- tenants --------------------------------------------------------------------------------------------------------
+
+
+def tenant_from_bytes(value: bytes, tenant: str, version: int) -> Terms:
+    """One version of a tenant's record. Raises ValueError with every mistake."""
+    record = decode(m.Tenant, value)
+    if (record.tenant, record.version) != (tenant, version):
+        raise ValueError(f"the value is of {record.tenant}@{record.version}, its key is {tenant}@{version}")
+    faults = tenant_faults(record)
+    if faults:
+        raise ValueError("; ".join(faults))
+    return Terms(record.catch_up_per_s, record.weight)
+
+
+def tenant_faults(record: m.Tenant) -> list[str]:
+    """Everything that is wrong with the values of a tenant's record, a sentence each."""
+    faults = []
+    if not _TENANT.fullmatch(record.tenant):
+        faults.append(f"tenant: {record.tenant[:60]!r} is none: 1 to 40 of a-z, 0-9 and '-', not beginning with '-'")
+    if record.catch_up_per_s is not None and not 0 < record.catch_up_per_s <= MAX_CATCH_UP_PER_S:
+        faults.append(f"catch_up_per_s: expected a number above 0, at most {MAX_CATCH_UP_PER_S}")
+    if not 1 <= record.weight <= MAX_WEIGHT:
+        faults.append(f"weight: expected a whole number from 1 to {MAX_WEIGHT}")
+    faults += [f"quotas.{name[:60]}: expected a whole number >= 0" for name, q in record.quotas.items() if q < 0]
+    return faults
+
+
+MAX_CATCH_UP_PER_S = 100_000
+MAX_WEIGHT = 1_000
+_TENANT = re.compile(m.TENANT_PATTERN)
+
+
 # --- live records ---------------------------------------------------------------------------------------------------
 
 
@@ -803,6 +836,7 @@ def revision_to_bytes(
             actor=schedule.actor,
             reason=schedule.reason,
             spec=None if deleted else _spec_value(schedule.spec),
+            calendar_version=planned_by(schedule.spec.trigger) or None,
             counts=counts or {},
         )
     )

@@ -7,7 +7,8 @@
     transaction.py  the only file that commits
     restore.py      changelogs to the store
     clock.py        the due clock: broker time, carried by a monotonic clock; fed and watched by probe.py
-    tables.py       calendars, read whole and followed for all shards of the process
+    tables.py       calendars and tenants, read whole and followed for all shards of the process
+    ran.py          what ran, read from the dispatch topics for backfills
     kafka.py        clients and their settings          stores.py      the stores on disk
     health.py       live, ready, metrics                telemetry.py   every metric, declared once; log events
 

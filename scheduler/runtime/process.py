@@ -62,7 +62,7 @@ class Process:
         name = f"{settings.node_id}-{self._index}"
         probe = Probe(plain, catalogue.clock, name, clock, system)
         watch = ClockWatch(clock, telemetry)
-        tables = Tables(settings, catalogue.calendars, telemetry)
+        tables = Tables(settings, catalogue, telemetry)
         around = Surroundings(settings, catalogue, clock, plain, telemetry, cluster, tables)
         assignment = self._assignment = Assignment(around)
         port = settings.http.port + self._index if settings.http.port else 0

@@ -1,7 +1,7 @@
-"""The tables that every shard needs whole: today the calendars. One reader a process, on a thread of its own.
+"""The tables that every shard needs whole: calendars and tenants. One reader a process, on a thread of its own.
 
-It reads the topic from its beginning, then follows it. What it has is an immutable value, replaced as a whole: a shard
-takes it up between two steps. Nothing opens before the first reading has reached the topic's end, so that no shard
+It reads the topics from their beginning, then follows them. What it has are immutable values, replaced as a whole:
+a shard takes them up between two steps. Nothing opens before the first reading has reached the topics' ends, so that no shard
 takes a calendar for missing that was only not read yet.
 """
 
@@ -16,6 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars
+from scheduler.core.tenants import NO_TENANTS, Tenants
 from scheduler.runtime.kafka import changelog_consumer
 from scheduler.runtime.telemetry import event
 
@@ -26,19 +27,21 @@ if TYPE_CHECKING:
 
     from scheduler.config import Settings
     from scheduler.runtime.telemetry import Telemetry
+    from topics.catalog import Catalogue
 
 BATCH = 500
 POLL_S = 0.2
 
 
 class Tables:
-    """`calendars` is the newest set; `wait` gives it once it is whole."""
+    """`calendars` and `tenants` are the newest sets; `wait` gives the first once both are whole."""
 
-    def __init__(self, settings: Settings, topic: str, telemetry: Telemetry) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue, telemetry: Telemetry) -> None:
         self._settings = settings
-        self._topic = topic
+        self._catalogue = catalogue
         self._telemetry = telemetry
         self.calendars: Calendars = NO_CALENDARS
+        self.tenants: Tenants = NO_TENANTS
         self._whole = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tables", daemon=True)
@@ -51,16 +54,17 @@ class Tables:
         self._thread.join(POLL_S * 10)
 
     def wait(self, stopped: Callable[[], bool]) -> Calendars | None:
-        """The calendars, as soon as the topic was read to its end; None if `stopped` says so before."""
+        """The calendars, as soon as the topics were read to their ends; None if `stopped` says so before."""
         while not self._whole.wait(POLL_S):
             if stopped():
                 return None
         return self.calendars
 
     def _run(self) -> None:
+        unread = {self._catalogue.calendars, self._catalogue.tenants}
         with closing(changelog_consumer(self._settings)) as consumer:
-            consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
-            read = NO_CALENDARS
+            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in sorted(unread)])
+            calendars, tenants = NO_CALENDARS, NO_TENANTS
             while not self._stop.is_set():
                 first = consumer.poll(POLL_S)
                 if first is None:
@@ -68,20 +72,38 @@ class Tables:
                 for message in [first, *consumer.consume(BATCH, 0)]:
                     error = message.error()
                     if error is None:
-                        read = self._with(read, message)
+                        if message.topic() == self._catalogue.tenants:
+                            tenants = self._with_tenant(tenants, message)
+                        else:
+                            calendars = self._with(calendars, message)
                     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
-                        self._publish(read)
-                        self._whole.set()
+                        unread.discard(message.topic() or "")
                     else:
                         event("tables_error", logging.WARNING, text=error.str())
-                if self._whole.is_set():
-                    self._publish(read)
+                if not unread:
+                    self._publish(calendars, tenants)
+                    self._whole.set()
 
-    def _publish(self, read: Calendars) -> None:
-        if read is not self.calendars:
-            self.calendars = read
-            self._telemetry.calendars.set(len(read.names()))
-            event("calendars_read", names=read.names()[:50])
+    def _publish(self, calendars: Calendars, tenants: Tenants) -> None:
+        if calendars is not self.calendars:
+            self.calendars = calendars
+            self._telemetry.calendars.set(len(calendars.names()))
+            event("calendars_read", names=calendars.names()[:50])
+        if tenants is not self.tenants:
+            self.tenants = tenants
+            event("tenants_read", count=len(tenants.by_tenant))
+
+    def _with_tenant(self, read: Tenants, message: Message) -> Tenants:
+        key, value = message.key(), message.value()
+        try:
+            name, version = wire.split_calendar_key(key)
+            if value is None:
+                return read.drop(name, version)
+            return read.put(name, version, wire.tenant_from_bytes(value, name, version))
+        except ValueError as fault:
+            self._telemetry.tenants_refused.inc()
+            event("tenant_refused", logging.ERROR, key=repr(key)[:120], offset=message.offset(), text=str(fault))
+            return read
 
     def _with(self, read: Calendars, message: Message) -> Calendars:
         """The set after one record; one that is no calendar is passed over, and an alarm."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.core.due import instant_of
 from scheduler.core.policy import Rules
+from scheduler.core.tenants import NO_TENANTS
 from scheduler.errors import Fenced, Retriable, StateCorrupted
 from scheduler.runtime.kafka import changelog_consumer, transactional_producer
 from scheduler.runtime.ran import Scanner
@@ -81,7 +82,7 @@ class Surroundings:
             horizon_ms=s.horizon_ms,
             horizon_bytes=s.horizon_bytes,
             max_records=s.max_transaction_records,
-            catch_up_per_s=max(0.01, s.catch_up_per_s / s.shards),
+            catch_up_per_s=NO_TENANTS.catch_up(s.catch_up_per_s, s.shards)[0],
             rules=Rules(grace_max_ms=s.grace_max_ms),
         )
 
@@ -268,6 +269,7 @@ class ShardTask:
 
     def _loop(self, shard: Shard, transaction: Transaction, scanner: Scanner, calendars: Calendars) -> None:
         settings, clock = self._around.settings, self._around.clock
+        tenants = NO_TENANTS
         jumps = clock.jumps  # a look that is late after one is late because of it
         rest_ms = 0.0  # until the next step may begin
         stepped = time.monotonic()
@@ -275,6 +277,9 @@ class ShardTask:
             if self._around.tables.calendars is not calendars:
                 calendars = self._around.tables.calendars
                 shard.use(calendars)
+            if self._around.tables.tenants is not tenants:
+                tenants = self._around.tables.tenants
+                shard.set_catch_up(*tenants.catch_up(settings.catch_up_per_s, settings.shards))
             now = self._around.clock.now()
             if now is None:
                 self._wait(0.02)

@@ -99,6 +99,9 @@ class Telemetry:
             "scheduler_calendars_refused", "Records of the calendar topic that are no calendar: an alarm.",
             registry=registry,
         )  # fmt: skip
+        self.tenants_refused = Counter(
+            "scheduler_tenants_refused", "Records of the tenant topic that are none: an alarm.", registry=registry
+        )
         self.foreign = Counter(
             "scheduler_foreign_records", "Changelog records no shard of ours wrote: an alarm.", registry=registry
         )
