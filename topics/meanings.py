@@ -235,7 +235,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
             "how many schedules had nominals fired or given up beyond `now`: they go on after those; each has a "
             "`cursor_repaired` in scheduler.schedule-history"
         ),
-        "missed": "nominals that were still owed among them and are recorded as missed with the reason `clock`",
+        "missed": "occurrences that waited to be caught up before their time: recorded as missed, reason `clock`",
     },
     "DateRange": {"from": "the first date, as `2026-12-24`", "to": "the last date, included"},
     "HolidaysOf": {
@@ -303,6 +303,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "actor": _ACTOR,
         "reason": _REASON,
         "spec": "the whole definition after the change",
+        "calendar_version": "the version of `spec.calendar` its nominals follow after the change",
         "counts": "of a backfill: `nominals` in its range, `dispatched`, `left_out`",
     },
     "Rejected": {

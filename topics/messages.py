@@ -364,6 +364,7 @@ class Revision(Message):
     actor: str | None = None
     reason: str | None = None
     spec: Spec | None = None
+    calendar_version: int | None = None
     counts: dict[str, int] = {}  # of a backfill: nominals, dispatched, left_out
 
 

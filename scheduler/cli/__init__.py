@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topics": ("topics", "Plan and apply the topics the scheduler needs."),
     "send": ("send", "Send commands from YAML or JSON lines and wait for the replies."),
     "schedule": ("schedule", "Create, look at and change schedules."),
+    "calendar": ("calendar", "Keep the business calendars that schedules name."),
+    "tenant": ("tenant", "Keep what tenants may use."),
     "import": ("importing", "Turn what other schedulers have into schedules."),
     "next": ("next", "Show when an expression fires, and why then."),
     "simulate": ("simulate", "Play a scenario in virtual time: what would happen?"),

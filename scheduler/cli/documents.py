@@ -79,6 +79,18 @@ def read_mapping(text: str) -> dict[str, Any]:
     return found[0][1]
 
 
+def read_objects(text: str, file: str) -> Iterator[tuple[int, dict[str, Any]] | Mistake]:
+    """Every object of a file of YAML documents or JSON lines, with its line; what is none comes as a mistake."""
+    lines = _json_lines if _looks_like_json_lines(text) else _yaml_documents
+    for line, value in lines(text):
+        if isinstance(value, _Unreadable):
+            yield Mistake(file=file, line=line, why=value.why)
+        elif isinstance(value, dict):
+            yield line, value
+        else:
+            yield Mistake(file=file, line=line, why="expected an object of names and values")
+
+
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
     why: str
@@ -86,11 +98,13 @@ class _Unreadable:
 
 def _looks_like_json_lines(text: str) -> bool:
     """A file whose first non-blank line is a whole JSON object is JSON lines; all else is YAML."""
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = next((line for line in text.split("\n") if line.strip()), "")
     if not first.lstrip().startswith("{"):
         return False
     try:
         json.loads(first)
+    except RecursionError:
+        return True  # to be refused with its line
     except ValueError:
         return False
     return True

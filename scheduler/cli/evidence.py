@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from scheduler import wire
+from scheduler.cli.looking import calendars
 from scheduler.core.time import parse_instant
 from scheduler.errors import StateCorrupted
 from scheduler.simulator.why import Evidence, Place
@@ -36,6 +37,7 @@ class Collector:
         self._owner = schedule_id.encode()
         self._shard = partition_for(self._owner, self._catalogue.shards)
         self._timeout_s = timeout_s
+        self._calendars = calendars(settings, timeout_s=timeout_s)
 
     def collect(self, at: int, now: int) -> Evidence:
         """Everything about the instant `at`, as known at `now` (ms). Raises Unreachable or TimeoutError."""
@@ -51,6 +53,7 @@ class Collector:
             occurrences=tuple(self._occurrences(at)),
             owed=tuple(self._owed()),
             shard=self._shard_record(),
+            calendars=self._calendars,
         )
 
     def _retention_ms(self) -> int:

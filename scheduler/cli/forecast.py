@@ -19,11 +19,11 @@ from scheduler.core.time import format_instant
 from scheduler.core.zones import pin_tables
 from scheduler.errors import StateCorrupted
 from scheduler.simulator.forecast import BUCKET_MS, bucket_edges, falls_between, forecast
-from scheduler.wire import schedule_from_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from scheduler.cli.looking import Seen
     from scheduler.core.model import Schedule
     from scheduler.core.zones import Zone
     from scheduler.simulator.forecast import Forecast
@@ -74,7 +74,7 @@ def command(
         raise Shown(str(fault), MISUSED) from None
     settings = settings_with_broker(cli)
     with kafka_errors():
-        found = list(_known(seen.value for seen in schedules(settings, tenant=tenant)))
+        found = list(_known(schedules(settings, tenant=tenant)))
     if listing:
         _list(found, first, last, limit, zone, as_json=as_json)
         return
@@ -86,11 +86,11 @@ def command(
         click.echo(line)
 
 
-def _known(values: Iterator[bytes]) -> Iterator[Schedule]:
+def _known(found: Iterable[Seen]) -> Iterator[Schedule]:
     """Schedules this version can read; others are named and left out."""
-    for value in values:
+    for seen in found:
         try:
-            yield schedule_from_bytes(value)
+            yield seen.known()
         except StateCorrupted as fault:
             note(f"left out: {fault}")
 

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scheduler.core.calendars import NO_CALENDARS, bound
 from scheduler.core.policy import nominal_at
 from scheduler.core.time import format_instant
 from scheduler.errors import StateCorrupted
-from scheduler.wire import schedule_from_bytes
-from topics.codec import Undecodable, decode
-from topics.messages import Revision, Schedule
+from scheduler.wire import calendar_from_bytes, schedule_from_bytes, split_calendar_key
+from topics.codec import Undecodable, decode, encode
+from topics.messages import Calendar, Revision, Schedule
 from topics.reading import read_compacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.config import Settings
+    from scheduler.core.calendars import Calendars
+    from scheduler.core.model import Schedule as Known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +33,18 @@ class Seen:
 
     schedule: Schedule
     value: bytes
+    calendars: Calendars = NO_CALENDARS
+
+    def known(self) -> Known:
+        """The schedule as the core has it, by the calendar it is planned by. Raises StateCorrupted."""
+        return bound(schedule_from_bytes(self.value), self.calendars)
 
     def upcoming(self, now: int, count: int) -> list[dict[str, str]]:
         """The next `count` occurrences after `now` (ms) if it is active and the rule is readable here."""
         if self.schedule.state != "active":
             return []
         try:
-            known = schedule_from_bytes(self.value)
+            known = self.known()
         except (StateCorrupted, ValueError):  # a zone or field this version does not know
             return []
         found: list[dict[str, str]] = []
@@ -73,7 +81,36 @@ def schedules(
             newest.pop(found, None)
         else:
             newest[found] = value
-    return [Seen(schedule=decode(Schedule, value), value=value) for _, value in sorted(newest.items())]
+    found_all = [(decode(Schedule, value), value) for _, value in sorted(newest.items())]
+    uses = any(schedule.spec.calendar is not None for schedule, _ in found_all)
+    known = calendars(settings, timeout_s=timeout_s) if uses else NO_CALENDARS
+    return [Seen(schedule=schedule, value=value, calendars=known) for schedule, value in found_all]
+
+
+def calendar_versions(settings: Settings, *, timeout_s: float = 30.0) -> dict[str, dict[int, Calendar]]:
+    """Every version of every calendar on the topic, by name and number; what is no calendar is left out."""
+    found: dict[str, dict[int, Calendar]] = {}
+    topic = settings.catalogue().calendars
+    for key, value, _, _ in read_compacted(settings.client_config(), topic, timeout_s=timeout_s):
+        try:
+            name, version = split_calendar_key(key)
+            if value is None:
+                found.get(name, {}).pop(version, None)
+                continue
+            calendar_from_bytes(value, name, version)
+            found.setdefault(name, {})[version] = decode(Calendar, value)
+        except ValueError:
+            continue
+    return {name: versions for name, versions in found.items() if versions}
+
+
+def calendars(settings: Settings, *, timeout_s: float = 30.0) -> Calendars:
+    """The calendars as a shard has them."""
+    found = NO_CALENDARS
+    for name, versions in calendar_versions(settings, timeout_s=timeout_s).items():
+        for version, one in versions.items():
+            found = found.put(name, version, calendar_from_bytes(encode(one), name, version))
+    return found
 
 
 def revisions(settings: Settings, schedule_id: str, *, timeout_s: float = 30.0) -> Iterator[Revision]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from scheduler.core.calendared import Calendared
+from scheduler.core.calendars import NO_CALENDARS, Calendars, bound
 from scheduler.core.due import due_key, instant_of
 from scheduler.core.explain import events_between
 from scheduler.core.model import State
@@ -57,6 +59,7 @@ class Evidence:
     occurrences: tuple[tuple[m.Occurrence, Place], ...] = ()
     owed: tuple[tuple[m.Live, Place], ...] = ()
     shard: tuple[ShardRecord, Place] | None = None
+    calendars: Calendars = NO_CALENDARS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ class _Case:
         self.text_at = format_instant(evidence.at)
         before = [(r, p) for r, p in evidence.revisions if parse_instant(r.at) < evidence.at]
         self.in_force = before[-1] if before else None
-        self.schedule = _definition([r for r, _ in before])
+        self.schedule = _definition([r for r, _ in before], evidence.calendars)
 
     # --- what records say
 
@@ -158,7 +161,10 @@ class _Case:
         if not parse_instant(first) <= self.e.at <= parse_instant(last):
             return False
         revisions = [r for r, _ in self.e.revisions if r.version == occurrence.version]
-        schedule = _definition(revisions)
+        schedule = _definition(revisions, self.e.calendars)
+        if schedule is not None and occurrence.reason == "calendar" and isinstance(schedule.spec.trigger, Calendared):
+            removed = schedule.spec.trigger.removed
+            return removed is not None and removed.next_after(self.e.at - 1) == self.e.at
         return schedule is None or _names(schedule, self.e.at)
 
     def _stood_for(self, occurrence: m.Occurrence) -> tuple[m.Dispatch, Place] | None:
@@ -212,7 +218,7 @@ class _Case:
         reasons = [f"the rule of version {schedule.version} does not name {self.text_at}"]
         reasons += [n.text for n in events_between(spec.trigger, at - _NEAR_MS, at + _NEAR_MS, 3)]
         for revision, _ in self.e.revisions:
-            other = _definition([revision])
+            other = _definition([revision], self.e.calendars)
             if other is None or revision.version == schedule.version or not _named_by_rule(other, at):
                 continue
             if parse_instant(revision.at) >= at:
@@ -305,7 +311,7 @@ class _Case:
         )
 
 
-def _definition(revisions: Sequence[m.Revision]) -> Schedule | None:
+def _definition(revisions: Sequence[m.Revision], calendars: Calendars) -> Schedule | None:
     """The newest of the revisions as a schedule that counts from when its version does; None if none has a spec."""
     revision = next((r for r in reversed(revisions) if r.spec is not None), None)
     if revision is None or revision.spec is None:
@@ -320,8 +326,9 @@ def _definition(revisions: Sequence[m.Revision]) -> Schedule | None:
         updated_at=revision.at,
         effective_at=revision.effective_at or revision.at,
         spec=revision.spec,
+        calendar_version=revision.calendar_version,
     )
-    return schedule_from_bytes(msgspec.json.encode(record))
+    return bound(schedule_from_bytes(msgspec.json.encode(record)), calendars)
 
 
 def _names(schedule: Schedule, at: int) -> bool:

@@ -144,6 +144,9 @@ def test_the_command_reads_the_live_schedules(monkeypatch: pytest.MonkeyPatch) -
         def __init__(self, value: bytes) -> None:
             self.value = value
 
+        def known(self) -> Schedule:
+            return schedule_from_bytes(self.value)
+
     world = World(parse_scenario({"from": full("11:00"), "until": full("12:00"), "steps": [MIXED[0], *MIXED[4:]]}))
     for _ in world.run():
         pass
