@@ -47,6 +47,21 @@ def test_json_lines_are_recognised_by_their_first_line() -> None:
     assert "not a JSON object on one line" in found[1][1]
 
 
+def test_only_a_line_feed_ends_a_json_line() -> None:
+    """JSON text may hold other separators of Unicode as they are."""
+    command = '{"command": "create", "schedule_id": "acme/a", "spec": {"payload": "a\x85b\u2028c"}}'
+    [found] = read(command + "\n")
+    assert isinstance(found, Located)
+    assert found.command.spec == {"payload": "a\x85b\u2028c"}
+
+
+def test_a_line_nested_too_deep_is_a_mistake_with_its_place() -> None:
+    """Also in the first line, by which the format is told."""
+    [found] = read('{"a":' * 100_000)
+    assert isinstance(found, Mistake)
+    assert found.line == 1
+
+
 def test_a_json_document_over_several_lines_is_yaml() -> None:
     """YAML contains JSON, so a pretty-printed file works too."""
     assert lines(json.dumps({"command": "pause", "schedule_id": "a/b"}, indent=2)) == [(1, "a/b")]
