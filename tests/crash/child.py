@@ -1,7 +1,7 @@
-"""A process of a node that kills itself at a named point: `python -m tests.crash.child --point P --nth N ... run`.
+"""A process of a node that fails at a named point: `python -m tests.crash.child P N SIGKILL --config ... run`.
 
-The product has no hooks for this: methods are wrapped here, in this process only. The n-th time the point is reached
-the process ends by SIGKILL, so nothing is flushed, closed or committed on the way out.
+The product has no hooks for this: methods are wrapped here, in this process only. The N-th time the point P is reached
+the process sends itself the signal: SIGKILL ends it with nothing flushed, closed or committed, SIGSTOP freezes it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 
 
 class Fuse:
-    """Burns down by one at each touch; at zero the process is gone."""
+    """Burns down by one at each touch; at zero the process is gone, or frozen."""
 
-    def __init__(self, nth: int) -> None:
+    def __init__(self, nth: int, number: signal.Signals) -> None:
         self._left = nth
+        self._signal = number
 
     def touch(self) -> None:
         self._left -= 1
         if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self._signal)
 
 
 def wrap(owner: type, name: str, before: Callable[..., None] | None, after: Callable[..., None] | None = None) -> None:
@@ -123,11 +124,10 @@ POINTS: dict[str, Callable[[Fuse], None]] = {
 
 
 def run(arguments: list[str]) -> None:
-    """`--point P --nth N`, then the product's own arguments."""
-    assert arguments[0] == "--point"
-    assert arguments[2] == "--nth"
-    POINTS[arguments[1]](Fuse(int(arguments[3])))
-    main(arguments[4:], prog_name="scheduler")
+    """Point, count, signal, then the product's own arguments."""
+    point, nth, number, *rest = arguments
+    POINTS[point](Fuse(int(nth), signal.Signals[number]))
+    main(rest, prog_name="scheduler")
 
 
 if __name__ == "__main__":

@@ -67,13 +67,16 @@ def test_a_killed_process_is_replaced_and_nothing_is_missed(cluster: Cluster) ->
 
 
 def test_a_frozen_process_returns_as_a_zombie(cluster: Cluster) -> None:
-    """SIGSTOP past the session, SIGCONT: what it held back is refused, nothing is doubled, each shard has one owner."""
-    node = cluster.node(processes=2).start()
+    """SIGSTOP with a transaction ready to be committed, SIGCONT when others have gone on: refused, nothing doubled.
+
+    The brokers would not abort that transaction by themselves for a minute: only the fence stops it.
+    """
+    node = cluster.node(processes=2, transaction_timeout_ms=60_000).start(0)
+    node.start(1, crash=("before_commit", 3), by="SIGSTOP")
     frozen = [shard for shard, owner in shared(node).items() if owner == "n1-1"]
     with Dispatches(cluster) as dispatches:
         expected = create(cluster, beats(12, now_ms() + 1_500, 9))
-        dispatches.await_count(12, words=node.words)
-        node.freeze(1)
+        wait_until(lambda: node.is_frozen(1), node.words)
         # The frozen process keeps its stores locked: the other one must not wait for them.
         wait_until(lambda: served(node, 0) == set(range(SHARDS)), node.words)
         dispatches.await_count(24, words=node.words)

@@ -112,16 +112,17 @@ class Node:
         self,
         *more: int,
         crash: tuple[str, int] | None = None,
+        by: str = "SIGKILL",
         lies: Path | None = None,
         env: dict[str, str] | None = None,
     ) -> Self:
-        """Start all processes, or those given by index; with `crash`, such that they kill themselves at a point.
+        """Start all processes, or those given by index; with `crash`, such that they fail `by` a signal at a point.
 
         See `tests/crash/child.py` for the points. With `lies`, such that their clocks lie as that file says.
         """
         base = [sys.executable, "-m", "scheduler"]
         if crash is not None:
-            base = [sys.executable, "-m", "tests.crash.child", "--point", crash[0], "--nth", str(crash[1])]
+            base = [sys.executable, "-m", "tests.crash.child", crash[0], str(crash[1]), by]
         if lies is not None:
             base = [sys.executable, "-m", "tests.crash.wrong_clock", str(lies)]
         base += ["--config", str(self._config), "run"]
@@ -147,6 +148,9 @@ class Node:
         self.signal(signal.SIGKILL, index)
         if not self.supervised:
             self._running[index].wait(PATIENCE_S)
+
+    def is_frozen(self, index: int = 0) -> bool:
+        return bool(psutil.Process(self.pid(index)).status() == psutil.STATUS_STOPPED)
 
     def freeze(self, index: int = 0) -> None:
         self.signal(signal.SIGSTOP, index)
