@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing as mp
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +16,7 @@ import psutil
 
 from scheduler.config import Kafka, Settings
 from scheduler.local import Broker
+from tests.support.node import Cluster, Node, await_ready
 from topics.admin import apply, connect, observe, plan
 
 if TYPE_CHECKING:
@@ -34,7 +31,7 @@ class Stand:
     settings: Settings
     folder: Path
     broker: Broker
-    node: subprocess.Popen[bytes] | None = None
+    node: Node | None = None
 
     @property
     def kafka(self) -> dict[str, str]:
@@ -42,78 +39,35 @@ class Stand:
 
     def start_node(self, processes: int) -> float:
         """Start a node and wait until all its shards serve; returns the seconds that took."""
-        config = self.folder / "scheduler.toml"
         s = self.settings
-        config.write_text(
-            f'shards = {s.shards}\ndata_dir = "{s.data_dir}"\nsession_timeout_ms = {s.session_timeout_ms}\n'
-            f"heartbeat_interval_ms = {s.heartbeat_interval_ms}\nhorizon_ms = {s.horizon_ms}\n"
-            f'[kafka]\nbootstrap_servers = "{s.kafka.bootstrap_servers}"\n'
-        )
+        cluster = Cluster(s.kafka.bootstrap_servers, s.namespace, s.shards, self.folder)
         began = time.monotonic()
-        log = self.log.open("ab")
-        self.node = subprocess.Popen(
-            [sys.executable, "-m", "scheduler", "--config", str(config), "run", "--processes", str(processes)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
-        deadline = began + 90
-        while time.monotonic() < deadline:
-            if self.node.poll() is not None:
-                raise RuntimeError(f"the node ended: {self.log.read_text()[-2000:]}")
-            if len(self.ready_shards()) == s.shards:
-                return time.monotonic() - began
-            time.sleep(0.05)
-        raise RuntimeError(f"the node is not ready: {self.log.read_text()[-3000:]}")
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "node.log"
-
-    def health(self) -> list[str]:
-        """The health addresses of the children that live now."""
-        latest: dict[str, str] = {}
-        for line in self.log.read_text().splitlines():
-            if '"process_started"' in line:
-                fields = json.loads(line)
-                latest[fields["process"]] = fields["health"]
-        return list(latest.values())
-
-    def ready_shards(self) -> set[str]:
-        found: set[str] = set()
-        for address in self.health():
-            try:
-                state = _get(address + "/ready")
-            except OSError:
-                continue
-            found |= {n for n, shard in state["shards"].items() if shard["phase"] == "ready"}
-        return found
+        self.node = cluster.node(
+            "bench", processes, supervised=True, data_dir=s.data_dir, session_timeout_ms=s.session_timeout_ms,
+            heartbeat_interval_ms=s.heartbeat_interval_ms, horizon_ms=s.horizon_ms,
+        ).start()  # fmt: skip
+        await_ready(self.node, seconds=90)
+        return time.monotonic() - began
 
     def metrics(self, name: str) -> float:
         """The sum of a metric over processes and labels."""
         total = 0.0
-        for address in self.health():
-            with urllib.request.urlopen(address + "/metrics") as answer:
-                for line in answer.read().decode().splitlines():
-                    if line.startswith(name) and line[len(name)] in "{ ":
-                        total += float(line.rsplit(" ", 1)[1])
+        if self.node is None:
+            return total
+        for index in range(self.node.processes):
+            for line in self.node.metrics(index).splitlines():
+                if line.startswith(name) and line[len(name)] in "{ ":
+                    total += float(line.rsplit(" ", 1)[1])
         return total
 
     def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.node.pid).children() if self.node else []
+        """The processes that own shards."""
+        return [psutil.Process(self.node.pid(index)) for index in range(self.node.processes)] if self.node else []
 
     def stop_node(self) -> None:
-        if self.node is not None and self.node.poll() is None:
-            self.node.send_signal(signal.SIGTERM)
-            self.node.wait(30)
+        if self.node is not None:
+            self.node.stop()
         self.node = None
-
-
-def _get(url: str) -> dict[str, Any]:
-    try:
-        with urllib.request.urlopen(url) as answer:
-            value: dict[str, Any] = json.load(answer)
-    except urllib.error.HTTPError as refused:
-        value = json.load(refused)
-    return value
 
 
 @contextmanager
