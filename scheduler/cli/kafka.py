@@ -35,11 +35,9 @@ def _local_broker() -> str | None:
         from scheduler.local.broker import Broker, default_data_dir
     except ImportError:  # the `local` extra is not installed
         return None
-    from scheduler.local.errors import BrokerUnavailable as NoBroker
-
     try:
         broker = Broker.attach(default_data_dir())
-    except NoBroker:
+    except BrokerUnavailable:
         return None
     return broker.bootstrap_servers if broker is not None else None
 
