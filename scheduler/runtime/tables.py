@@ -1,7 +1,7 @@
 """The tables that every shard needs whole: calendars and tenants. One reader a process, on a thread of its own.
 
 It reads the topics from their beginning, then follows them. What it has are immutable values, replaced as a whole:
-a shard takes them up between two steps. Nothing opens before the first reading has reached the topics' ends, so that no shard
+a shard takes them up between two steps. Nothing opens before the first reading has reached the ends, so that no shard
 takes a calendar for missing that was only not read yet.
 """
 

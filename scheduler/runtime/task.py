@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 WAIT_S = 1.0  # at most, between looks
 SHORT_WAIT_MS = 1_000  # the clocks of two nodes may differ by some ms; longer is worth telling
 BUDGET_S = 0.02  # between looks while work waits for a budget
+COUNT_S = 2.0  # between looks at how much is overdue, which take some ms while much is
 RETRY_S = 0.05  # the first; a kept shard goes on at once
 RETRY_GROWTH = 4
 RETRY_MAX_S = 5.0
@@ -108,6 +109,7 @@ class ShardTask:
         self._caught_up = False
         self._commands_end = 0
         self._closing = False
+        self._count_again = 0.0
         self._proof = threading.Event()
         self._wake = threading.Condition()
         self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
@@ -344,6 +346,11 @@ class ShardTask:
         short = now + self._around.settings.horizon_ms - instant_of(shard.horizon.end)
         telemetry.horizon_lag.labels(label).set(max(0, short) / 1000)
         telemetry.backlogs.labels(label).set(len(shard.record.backlogs))
-        oldest = min((instant_of(b.after) for b in shard.record.backlogs), default=now)
-        telemetry.oldest_overdue.labels(label).set(max(0, now - oldest) / 1000)
         telemetry.inbox.labels(label).set(len(self._inbox))
+        if time.monotonic() >= self._count_again:
+            self._count_again = time.monotonic() + COUNT_S
+            behind = shard.overdue(now)
+            telemetry.oldest_overdue.labels(label).set(0 if behind.oldest is None else (now - behind.oldest) / 1000)
+            telemetry.drain.labels(label).set(behind.drain_ms / 1000)
+            for kind in ("undecided", "catch_up", "backfill"):
+                telemetry.overdue.labels(label, kind).set(getattr(behind, kind))

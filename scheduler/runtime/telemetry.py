@@ -121,7 +121,23 @@ class Telemetry:
             "scheduler_overdue_stretches", "Stretches of an outage not decided yet.", shard, registry=registry
         )
         self.oldest_overdue = Gauge(
-            "scheduler_oldest_overdue_seconds", "Age of the oldest undecided work.", shard, registry=registry
+            "scheduler_oldest_overdue_seconds",
+            "Since when the oldest late work waits: undecided after an outage, for a budget, or in a burst.",
+            shard,
+            registry=registry,
+        )
+        self.overdue = Gauge(
+            "scheduler_overdue",
+            "Late work that waits, by kind: undecided (schedules, at most 5,000 are counted), catch_up, backfill "
+            "(occurrences).",
+            ("shard", "kind"),
+            registry=registry,
+        )
+        self.drain = Gauge(
+            "scheduler_drain_seconds",
+            "How long catch-up and backfills still take at the tenants' budgets.",
+            shard,
+            registry=registry,
         )
         self.inbox = Gauge("scheduler_commands_waiting", "Commands read, not answered yet.", shard, registry=registry)
         self.clock_offset = Gauge(

@@ -29,11 +29,12 @@ from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant, p
 from scheduler.core.unplannable import Unplannable
 from scheduler.core.zones import tz_version
 from scheduler.errors import StateCorrupted
-from scheduler.shard import keys
+from scheduler.shard import keys, overdue
 from scheduler.shard.backfills import Backfills, Question
 from scheduler.shard.commands import Commands, Input
 from scheduler.shard.horizon import Horizon, Item, Prepared, Target
 from scheduler.shard.outage import Budget, Outage, opened
+from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
 from scheduler.shard.rebuild import stored_floors
 from scheduler.shard.replan import Replan
@@ -161,6 +162,14 @@ class Shard:
     def answer(self, question: Question, ran: Sequence[Ran]) -> None:
         """All dispatches since the question's instant that were committed before it was asked, manual ones left out."""
         self._backfills.answer(question, ran)
+
+    def overdue(self, now: int) -> Overdue:
+        """How far the shard is behind: after an outage, under a budget, or because a burst or timers came late."""
+        behind = Overdue()
+        if self.record.backlogs or self._catching_up or self._backfills.exist:
+            behind = overdue.look(self._store, self.record, self._budget)
+        late = (behind.oldest, self.horizon.next_instant(), self._next_timer)
+        return behind._replace(oldest=min((i for i in late if i is not None and i <= now), default=None))
 
     def set_catch_up(self, per_s: float, by_tenant: Mapping[str, float]) -> None:
         """From now on these budgets of this shard, in occurrences a second: the default, and those that differ."""
