@@ -36,6 +36,7 @@ _LAST_YEAR: Final = 2600
 _NEVER: Final = 1 << 60
 _TWO_DAYS: Final = 2 * 86_400
 _ONE_YEAR: Final = 366 * 86_400
+_RECENT: Final = 1_420_070_400  # 2015
 _TEN_YEARS: Final = 10 * _ONE_YEAR
 _FINGERPRINT_S: Final = 400 * 86_400
 
@@ -162,6 +163,12 @@ class Zone:
     def gaps(self, after: int, until: int) -> Iterator[tuple[int, int, int]]:
         """(UTC second, offset before, offset after) of the changes in (after, until] that skip local time."""
         return ((at, old, new) for at, old, new in self.jumps(after, until) if new > old)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the clock may skip local time in our days: False for UTC and all zones without summer time."""
+        recent = bisect_right(self.changes, _RECENT, key=lambda change: change.start)
+        return len(self.changes) > max(1, recent)
 
     def last_gap(self, second: int) -> int | None:
         """The start of the last gap that is not after a UTC second, of those since ten years before; None = none.
@@ -302,17 +309,13 @@ def unknown_zone(name: object) -> Problem:
     if not isinstance(name, str):
         message = "a zone is needed: an IANA name such as Europe/Paris, America/New_York or UTC"
         return Problem("zone", "bad_field" if name is None else "unknown_zone", message)
-    shown = repr(name[:60])
-    hint = "; did you mean " + " or ".join(near) + "?" if (near := _near(name)) else ""
-    return Problem(
-        "zone",
-        "unknown_zone",
-        f"{shown} is not a zone of the tables {tz_version()}{hint} Names are IANA names in their exact spelling, "
+    near = _near(name)
+    hint = f"; did you mean {' or '.join(near)}? Names" if near else "; names"
+    text = (
+        f"{name[:60]!r} is not a zone of the tables {tz_version()}{hint} are IANA names in their exact spelling, "
         "such as Europe/Paris, America/New_York, Etc/GMT+5 or UTC"
-        if hint
-        else f"{shown} is not a zone of the tables {tz_version()}; names are IANA names in their exact spelling, "
-        "such as Europe/Paris, America/New_York, Etc/GMT+5 or UTC",
     )
+    return Problem("zone", "unknown_zone", text)
 
 
 def zone_warnings(name: str) -> tuple[Problem, ...]:
