@@ -32,7 +32,7 @@ class BatchHistogram(Collector):
     """A histogram that takes the same value many times at once: a burst has 100,000 samples and few instants."""
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
-        self._name, self._text, self._labels = name, text, labels
+        self._name, self._text, self._labelnames = name, text, labels
         self._counts: dict[tuple[str, ...], list[int]] = {}
         self._sums: dict[tuple[str, ...], float] = {}
         self._lock = Lock()
@@ -45,7 +45,7 @@ class BatchHistogram(Collector):
             self._sums[labels] = self._sums.get(labels, 0.0) + value * count
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labelnames)
         with self._lock:
             for labels, counts in self._counts.items():
                 running = 0
@@ -221,3 +221,34 @@ def set_up_logging(level: str, form: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def page() -> str:
+    """`ops/metrics.md`: every metric by name, as `/metrics` of each process shows it."""
+    lines = [
+        "# Metrics",
+        "",
+        "Generated from `scheduler/runtime/telemetry.py`: `python -m scheduler.runtime.telemetry > ops/metrics.md`.",
+        "Each process serves them at `/metrics`; a label never holds a schedule id.",
+        "",
+        "| metric | type | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, kind, labels, text in metrics():
+        lines.append(f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def metrics() -> list[tuple[str, str, tuple[str, ...], str]]:
+    """(name as queried, type, labels, help) of every metric there is, by name."""
+    found = []
+    for metric in vars(Telemetry()).values():
+        if not isinstance(metric, CollectorRegistry):
+            family = next(iter(metric.collect()))
+            name = family.name + ("_total" if family.type == "counter" else "")
+            found.append((name, family.type, tuple(metric._labelnames), family.documentation))  # noqa: SLF001 - only here
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
