@@ -29,7 +29,7 @@ class Passed:
         trigger = schedule.spec.trigger
         if isinstance(trigger, Calendared):
             return lambda nominal: self._before(schedule, nominal)
-        if isinstance(trigger, Cron) and trigger.gap == "skip":
+        if isinstance(trigger, Cron) and trigger.gap == "skip" and trigger.search.zone.has_gaps:
             return lambda nominal: self._before(schedule, nominal) if is_first_after_gap(schedule, nominal) else ()
         return None
 
