@@ -59,6 +59,11 @@ class Restore:
         if self.foreign:
             event("changelog_foreign_records", logging.ERROR, shard=self._shard, count=self.foreign)
 
+    def look(self, store: Store) -> None:
+        """Apply the shard record alone, for a question that needs no more."""
+        with closing(self._consumer):
+            self._read(Rebuild(store, self._shard), catalog.SHARDS)
+
     def _read(self, rebuild: Rebuild, topic: str) -> None:
         start = rebuild.position(topic)
         low, high = self._bounds(topic)
