@@ -10,7 +10,8 @@
 `catalog` has every topic with its settings and their reasons, `messages` every value, `codec` the way from bytes to
 values, `partition` the way from a key to a shard. Five modules need a broker: `client` (sends commands and waits for
 the replies), `reading` and `since` (topics as values, whole or from an instant on), `tables` (rows of the small tables
-that operators own), `admin` (plan and apply). `README.md` beside this file is the same for readers, printed from these modules.
+that operators own), `admin` (plan and apply). `README.md` beside this file is the same for readers, printed from these
+modules.
 """
 
 from topics.catalog import Catalogue, TopicSpec
