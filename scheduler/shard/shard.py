@@ -202,8 +202,8 @@ class Shard:
         behind = max(0, self._last_look - now)
         if behind > AHEAD_MS:
             raise StateCorrupted(
-                f"the brokers' clock went back by {behind // 1000} s, which is too long to wait for: shard {self.number} "
-                f"stops, and is opened anew if nothing was committed since {format_instant(now)}. Check the clocks"
+                f"the brokers' clock went back by {behind // 1000} s, too long to wait for: shard {self.number} stops, "
+                f"and is opened anew if nothing was committed since {format_instant(now)}. Check the clocks"
             )
         return behind
 
