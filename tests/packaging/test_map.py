@@ -15,7 +15,6 @@ from scheduler.cli import COMMANDS
 ROOT = Path(__file__).parents[2]
 HOP = re.compile(r"^    (\S+)/(\w+)\.py +([\w.]+) {2,}\S", re.MULTILINE)
 ADVISED = re.compile(r"`scheduler ([a-z][a-z-]*)")
-COMING = frozenset({"repair-cursor"})  # named by errors that only this command will cure
 README_HOP = re.compile(r"Follow a command in six hops:.*?\n\n", re.DOTALL)
 
 
@@ -58,5 +57,4 @@ def test_the_commands_that_texts_name_exist() -> None:
         texts += [path for path in (ROOT / home).rglob("*") if path.suffix in {".py", ".md", ".toml", ".yaml"}]
     named = {name for path in texts for name in ADVISED.findall(path.read_text(encoding="utf-8"))}
     assert "doctor" in named
-    assert named - set(COMMANDS) <= COMING
-    assert not COMING & set(COMMANDS), "no longer to come: take it out of COMING"
+    assert named <= set(COMMANDS)
