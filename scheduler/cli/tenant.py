@@ -41,7 +41,7 @@ def command() -> None:
 
 
 @command.command("apply", short_help="Make the tenants in files what they say.")
-@click.argument("files", nargs=-1, required=True, type=click.File("r", encoding="utf-8"), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=click.File("r", encoding="utf-8"), metavar="FILE")
 @json_option
 @click.option("--dry-run", is_flag=True, help="Say what would change; nothing does.")
 @click.option("--actor", help="Who makes the change; stands in the record.")

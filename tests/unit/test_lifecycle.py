@@ -60,6 +60,7 @@ STATES = {
 CREATE_SAME: dict[str, Any] = {"command": "create", "spec": HOURLY}
 CREATE_OTHER = {"command": "create", "spec": OTHER}
 UPDATE = {"command": "update", "spec": OTHER}
+BACKFILL = {"command": "backfill", "from": "2026-01-01T05:00:00Z", "until": "2026-01-01T09:15:00Z"}
 UPDATE_TO_THE_PAST = {"command": "update", "spec": {"description": "said again"}}
 
 # command, state it meets -> (code, state afterwards); the rows of DESIGN section 3
@@ -114,8 +115,18 @@ CELLS = [
     ({"command": "trigger"}, "completed", "dispatched", "completed"),
     ({"command": "trigger"}, "cancelled", "not_allowed", "cancelled"),
     ({"command": "trigger"}, "broken", "not_allowed", "broken"),
+    (BACKFILL, "absent", "not_found", None),
+    (BACKFILL, "active", "backfilling", "active"),
+    (BACKFILL, "paused", "backfilling", "paused"),
+    (BACKFILL, "completed", "backfilling", "completed"),
+    (BACKFILL, "cancelled", "not_allowed", "cancelled"),
+    (BACKFILL, "broken", "not_allowed", "broken"),
+    ({"command": "cancel-backfill"}, "absent", "not_found", None),
+    *(({"command": "cancel-backfill"}, state, "unchanged", state) for state in list(STATES)[1:]),
 ]
-ACCEPTED = {"created", "updated", "paused", "resumed", "cancelled", "deleted", "dispatched", "unchanged"}
+ACCEPTED = {
+    "created", "updated", "paused", "resumed", "cancelled", "deleted", "dispatched", "unchanged", "backfilling",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
