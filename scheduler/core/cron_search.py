@@ -30,7 +30,7 @@ _WORTH_A_TABLE: Final = 64
 class Search:
     """A compiled expression in a zone. Holds no more than bits and references; every method is a pure function."""
 
-    __slots__ = ("_moves", "_view", "gap", "passes", "wall", "zone")
+    __slots__ = ("_first", "_moves", "_view", "gap", "passes", "wall", "zone")
 
     def __init__(self, wall: WallClock, zone: Zone, passes: Passes, gap: Gap) -> None:
         self.wall = wall
@@ -39,6 +39,7 @@ class Search:
         self.gap = gap
         self._view = zone.view(passes)
         self._moves = gap != "skip"
+        self._first: tuple[int | None, int | None] = (None, None)
 
     def at_or_after(self, second: int) -> int | None:
         """The least nominal second that is not before `second`; None = none within 41 years or up to the year 9999."""
@@ -75,6 +76,15 @@ class Search:
                 low = begin
                 local = self.wall.at_or_after(begin)
         return moved
+
+    def is_first_after_gap(self, second: int) -> bool:
+        """Whether this nominal second is the first one after a gap of the zone; for next to nothing, asked in order."""
+        gap = self.zone.last_gap(second)
+        known, first = self._first
+        if gap != known and gap is not None:
+            first = self.at_or_after(gap)
+            self._first = gap, first
+        return gap is not None and first == second
 
     def at_or_before(self, second: int) -> int | None:
         """The greatest nominal second that is not after `second`; None = none within 41 years or back to year 1."""

@@ -1,13 +1,11 @@
 """What a schedule passes over without a nominal: days its calendar removed, local times that a gap swallowed.
 
-Nothing falls due for them, so nobody would say what became of them. The schedule's next nominal does: for rules without
-a calendar `is_first_after_gap` tells, for next to nothing, whether it has anything to say.
+Nothing falls due for them, so nobody would say what became of them. The schedule's next nominal does.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scheduler.core.calendared import Calendared
 from scheduler.core.cron import Cron
@@ -15,22 +13,6 @@ from scheduler.core.model import Gone
 
 if TYPE_CHECKING:
     from scheduler.core.model import Schedule
-
-
-def is_first_after_gap(schedule: Schedule, nominal: int) -> bool:
-    """Whether a gap of the zone lies between this nominal of a cron rule and the one before, and `gap` is `skip`."""
-    rule: Any = schedule.spec.trigger
-    cron = rule.cron if type(rule) is Calendared else rule
-    if type(cron) is not Cron or cron.gap != "skip":
-        return False
-    gap = cron.search.zone.last_gap(nominal // 1000)
-    return gap is not None and _first_after(rule, gap * 1000 - 1) == nominal
-
-
-@lru_cache(maxsize=65_536)
-def _first_after(rule: Any, instant: int) -> int | None:  # the first nominal after a gap is asked for all year round
-    found: int | None = rule.next_after(instant)
-    return found
 
 
 def passed_over(schedule: Schedule, after: int, until: int) -> tuple[Gone, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scheduler.core.calendared import Calendared
 from scheduler.core.cron import Cron
 from scheduler.core.model import State
-from scheduler.core.passed import is_first_after_gap, passed_over
+from scheduler.core.passed import passed_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,8 @@ class Passed:
         if isinstance(trigger, Calendared):
             return lambda nominal: self._before(schedule, nominal)
         if isinstance(trigger, Cron) and trigger.gap == "skip" and trigger.search.zone.has_gaps:
-            return lambda nominal: self._before(schedule, nominal) if is_first_after_gap(schedule, nominal) else ()
+            is_first = trigger.search.is_first_after_gap
+            return lambda nominal: self._before(schedule, nominal) if is_first(nominal // 1000) else ()
         return None
 
     def through(self, schedule: Schedule, position: int | None, until: int) -> Notes:
