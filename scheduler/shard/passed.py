@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scheduler.core.calendared import Calendared
+from scheduler.core.calendars import bare
 from scheduler.core.cron import Cron
 from scheduler.core.model import State
 from scheduler.core.passed import passed_over
+from scheduler.core.trigger import Once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +50,16 @@ class Passed:
             ahead = until + 1 if position is None else min(position, until + 1)
             after = max(after, trigger.prev_before(ahead) or after)
         return passed_over(schedule, after, until)
+
+    def rest(self, schedule: Schedule) -> Notes:
+        """What lies behind the last nominal of a schedule that is over: up to its end, or its one instant."""
+        trigger = schedule.spec.trigger
+        rule, end = bare(trigger), schedule.spec.end
+        until = rule.at if isinstance(rule, Once) else None if end is None else end - 1
+        if until is None or not isinstance(trigger, Cron | Calendared):
+            return ()
+        after = self._reader.own_floor(schedule)
+        return passed_over(schedule, max(after, trigger.prev_before(until + 1) or after), until)
 
     def _before(self, schedule: Schedule, nominal: int) -> Notes:
         previous = schedule.spec.trigger.prev_before(nominal)

@@ -425,6 +425,8 @@ class Shard:
             if fault is not None:
                 self._break(step, schedule, fault)
             elif place_of(schedule, step.record) is None and not (has_debts and self._owes(step, name)):
+                for gone in self._passed.rest(schedule):
+                    self._settler.record(step, schedule, gone)
                 step.save(completed(schedule, step.now))
 
     def _owes(self, step: Step, name: str) -> bool:

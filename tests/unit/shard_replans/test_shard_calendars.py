@@ -307,6 +307,21 @@ def test_what_is_passed_over_is_recorded_once_whoever_passes(verb: str) -> None:
     assert suppressed(driver, "calendar") == expected
 
 
+def test_what_lies_behind_the_last_nominal_is_recorded_when_it_is_over() -> None:
+    """A one-shot whose day was closed meanwhile, and the weekend before a schedule's end."""
+    driver = office()
+    driver.create("acme/once", trigger={"at": "2026-01-06T09:00:00Z"}, calendar="office")
+    driver.create(trigger=NINE, calendar="office", end="2026-01-05T00:00:00Z")
+    driver.calendar("office", 2, working_days=WEEK, exclude_dates=["2026-01-06"])
+    assert (driver.schedule("acme/once") or {})["state"] == "completed"
+    driver.leap("2026-01-02T12:00:00Z")
+    assert (driver.schedule() or {})["state"] == "completed"
+    assert suppressed(driver, "calendar") == [
+        ("2026-01-06T09:00:00Z", "2026-01-06T09:00:00Z", 1),
+        ("2026-01-03T09:00:00Z", "2026-01-04T09:00:00Z", 2),
+    ]
+
+
 def test_a_zone_record_far_back_is_missed_until_it_is_read() -> None:
     """The shard record says which step wrote the zone record, so that a tail without it is known to be too short."""
     from scheduler.shard.rebuild import Change, Rebuild
