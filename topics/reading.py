@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from topics.messages import STEP_HEADER
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -69,13 +70,15 @@ def read_compacted(
     topic: str,
     *,
     key: bytes | None = None,
+    written_by_shards: bool = False,
     timeout_s: float = 30.0,
 ) -> Iterator[tuple[bytes | None, bytes | None, int, int]]:
     """Every record (key, value, partition, offset) up to the end at the time of the call, in order per partition.
 
     Compaction is lazy, so a key may come several times: the last one counts, a value of None deletes it. With `key`
-    only the partition of that owner key is read. Raises Unreachable, or TimeoutError when nothing came for
-    `timeout_s`.
+    only the partition of that owner key is read. `written_by_shards` passes over what somebody else put on a changelog
+    (schedules, live, shards), as the shards do when they restore. Raises Unreachable, or TimeoutError when nothing came
+    for `timeout_s`.
     """
     consumer = new_consumer(kafka)
     try:
@@ -98,7 +101,7 @@ def read_compacted(
                     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
                         unread.discard(number)
                     continue
-                if offset < ends[number]:
+                if offset < ends[number] and (not written_by_shards or _has_step(message)):
                     yield message.key(), message.value(), number, offset
                 if offset >= ends[number] - 1:
                     unread.discard(number)
@@ -189,6 +192,11 @@ def ends_of(consumer: Consumer, topic: str, *, timeout_s: float) -> dict[int, in
                 time.sleep(0.05)
                 partitions_of(consumer, topic, timeout_s=timeout_s)  # asks who leads now
     return ends
+
+
+def _has_step(message: Message) -> bool:
+    headers: Any = message.headers()  # a list of pairs, whatever the stubs allow besides
+    return any(name == STEP_HEADER for name, _ in headers or ())
 
 
 def is_error(message: Message) -> bool:

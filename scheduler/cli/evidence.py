@@ -64,15 +64,15 @@ class Collector:
         ]
         return min(kept)
 
-    def _compacted(self, topic: str) -> Iterator[tuple[bytes, bytes | None, Place]]:
+    def _compacted(self, topic: str, *, changelog: bool = True) -> Iterator[tuple[bytes, bytes | None, Place]]:
         for key, value, partition, offset in read_compacted(
-            self._kafka, topic, key=self._owner, timeout_s=self._timeout_s
+            self._kafka, topic, key=self._owner, written_by_shards=changelog, timeout_s=self._timeout_s
         ):
             if key is not None:
                 yield key, value, Place(topic, partition, offset)
 
     def _all(self, topic: str, wanted: bytes, kind: type[_Message]) -> Iterator[tuple[_Message, Place]]:
-        for key, value, place in self._compacted(topic):
+        for key, value, place in self._compacted(topic, changelog=False):
             if key == wanted and value is not None:
                 try:
                     yield decode(kind, value), place

@@ -74,7 +74,9 @@ def schedules(
     prefix = f"{tenant}/".encode() if tenant is not None else b""
     newest: dict[bytes, bytes] = {}
     topic = settings.catalogue().schedules
-    for found, value, _, _ in read_compacted(settings.client_config(), topic, key=key, timeout_s=timeout_s):
+    for found, value, _, _ in read_compacted(
+        settings.client_config(), topic, key=key, written_by_shards=True, timeout_s=timeout_s
+    ):
         if found is None or (key is not None and found != key) or not found.startswith(prefix):
             continue
         if value is None:

@@ -13,6 +13,7 @@ from scheduler.cli import main
 from tests.support.responder import Responder
 from topics.admin import apply, connect, plan
 from topics.catalog import Catalogue
+from topics.messages import STEP_HEADER
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ def run(
 
 
 def publish(broker: BrokerUnderTest, topic: str, *records: tuple[str, object]) -> None:
-    """Writes records where the shards would: by Kafka's partitioner."""
+    """Writes records as the shards would: by Kafka's partitioner, with the number of a step."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for key, value in records:
         text = None if value is None else json.dumps(value).encode()
-        producer.produce(topic, text, key.encode(), partition_for(key.encode(), SHARDS))
+        producer.produce(topic, text, key.encode(), partition_for(key.encode(), SHARDS), headers={STEP_HEADER: b"1"})
     assert producer.flush(30) == 0
 
 
@@ -162,6 +163,25 @@ def test_list_show_and_history_read_what_is_published(
     assert history.exit_code == 0
     assert history.stdout.splitlines()[1].split("\t")[:2] == [HELD["created_at"], "create"]
     assert run("schedule", "history", "acme/never").exit_code == 1
+
+
+def test_what_somebody_else_put_on_the_changelog_stops_no_command(
+    broker: BrokerUnderTest, catalogue: Catalogue, run: Callable[..., Result]
+) -> None:
+    """The shards pass over such records, so the command line does: it shows what they go by, and the switch works."""
+    publish(broker, catalogue.schedules, held("acme/a"))
+    stranger = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for key, value in ((b"acme/b", b"\xff"), (b"\xff", b"{}"), (b"acme/c", b'{"schedule_id": 5}'), (b"acme/a", None)):
+        stranger.produce(catalogue.schedules, value, key, partition_for(b"acme/a", SHARDS))
+        stranger.produce(catalogue.live, value, key, partition_for(b"acme/a", SHARDS))
+        stranger.produce(catalogue.shard_records, value, key, partition_for(b"acme/a", SHARDS))
+    assert stranger.flush(30) == 0
+    listed = run("schedule", "list", "--json")
+    assert [json.loads(line)["schedule_id"] for line in listed.stdout.splitlines()] == ["acme/a"]
+    counted = run("schedule", "pause", "--all", "--dry-run")
+    assert counted.stdout == "would pause 1 active schedules of 1 tenants; nothing was changed\n"
+    assert run("forecast", "--to", "+1h").exit_code == 0
+    assert json.loads(run("why", "acme/a", "--at", "now", "--json").stdout)["schedule_id"] == "acme/a"
 
 
 def test_the_stop_switch_counts_asks_and_pauses(
