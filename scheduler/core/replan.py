@@ -42,11 +42,11 @@ def by_calendar(situation: Situation) -> Decision | None:
     if before is None or before.spec.calendar is None:
         return None
     newest = situation.calendars.newest(before.spec.calendar)
-    if planned_by(before.spec.trigger) == newest:
-        return None
     after = rebound(before, situation.calendars)
     gone = isinstance(after.spec.trigger, Unplannable)
     by_us = before.broken_reason is not None and before.broken_reason.startswith(CALENDAR_FAULT)
+    if planned_by(before.spec.trigger) == newest and (gone or not by_us):
+        return None
     match before.state:
         case State.ACTIVE | State.PAUSED:
             why = after.spec.trigger.why if isinstance(after.spec.trigger, Unplannable) else None

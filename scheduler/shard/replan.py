@@ -80,8 +80,8 @@ class Replan:
         step.looked_to = reached
         if reached is None:
             newest = {name: self._reader.calendars.newest(name) for name in self._calendars}
-            kept = {name: version for name, version in {**step.record.calendars, **newest}.items() if version}
-            step.record = step.record.moved(calendars=kept)
+            if newest:
+                step.record = step.record.moved(calendars={**step.record.calendars, **newest})
             if not self._zones.is_current:
                 step.zones = self._zones.taken(step.now)
             step.passed = True

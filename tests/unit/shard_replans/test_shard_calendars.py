@@ -246,8 +246,8 @@ def test_a_broken_one_is_mended_by_update() -> None:
     assert (driver.schedule() or {})["state"] == "active"
 
 
-def test_a_calendar_that_never_was_is_missed_from_the_start() -> None:
-    """Restored where the calendar topic holds nothing: broken, not fired on every day."""
+def test_a_calendar_that_is_missing_as_a_whole_is_missed_from_the_start() -> None:
+    """Restored where the calendar topic holds nothing: broken, not fired on every day; there again it mends."""
     driver = office()
     driver.create(trigger=NINE, calendar="office")
     driver.kill()
@@ -256,6 +256,9 @@ def test_a_calendar_that_never_was_is_missed_from_the_start() -> None:
     assert (driver.schedule() or {})["state"] == "broken"
     driver.leap("2026-01-01T12:00:00Z")
     assert driver.times() == []
+    driver.calendar("office", 1, working_days=WEEK)
+    driver.leap("2026-01-02T12:00:00Z")
+    assert days(driver) == ["02"]
 
 
 def test_the_shard_record_names_the_versions_in_force() -> None:
