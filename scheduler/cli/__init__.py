@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "forecast": ("forecast", "Show the load to come, its peaks, and what is behind them."),
     "why": ("why", "Say why a schedule did or did not run at an instant."),
     "tail": ("tail", "Follow the dispatch topics."),
+    "repair-cursor": ("repair_cursor", "Set back shards that a wrong clock drove into the future."),
     "check-config": ("check_config", "Check the settings and show them."),
     "doctor": ("doctor", "Check broker, topics, clock and consumer settings."),
 }

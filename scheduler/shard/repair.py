@@ -5,7 +5,6 @@ decided nominals beyond the new one takes them under its own floor; everything e
 time. Schedules created later know nothing of all this.
 
     first    some steps, each of many schedules: their floors, with a line in the history of each
-             nominals that still waited for a decision below such a floor are missed (`clock`)
              what was to be caught up and lies in the future is missed (`clock`), since nothing starts before its time
     last     one step: cursor, `seen_until` and backlogs set back, and the record of who did it and why
 
@@ -38,11 +37,11 @@ from topics.codec import encode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.core.due import Backlog
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
-CHUNK = 1_000  # schedules a step: at most some 6,000 records
+CHUNK = 1_000  # schedules a step: at most three records each
+ENOUGH = 5_000  # records, of steps whose work comes in portions of up to 10,000
 EXAMPLES = 5
 
 
@@ -85,6 +84,10 @@ class Repair:
         ahead_to = max(instant_of(self._old), self._record.seen_until, *self._floors.values())
         self.outcome = Outcome(number, ahead_to, needed=ahead_to - order.now > AHEAD_MS)
 
+    def count(self, schedules: int, missed: int) -> None:
+        """An interrupted repair of the same shard has already done so many."""
+        self.outcome.schedules, self.outcome.missed = schedules, missed
+
     def steps(self) -> Iterator[Step]:
         """The steps to commit, in order; each must be committed and in the store before the next is asked for."""
         if not self.outcome.needed:
@@ -99,13 +102,14 @@ class Repair:
                 self._protect(step, name)
             if step.records:
                 yield self._sealed(step)
-        waiting = list(self._store.keys(keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP)))
-        for start in range(0, len(waiting), CHUNK):
-            step = self._step()
-            for key in waiting[start : start + CHUNK]:
-                self._give_up_future(step, key)
-            if step.records:
+        step = self._step()
+        for key in list(self._store.keys(keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))):
+            self._give_up_future(step, key)
+            if len(step.records) > ENOUGH:
                 yield self._sealed(step)
+                step = self._step()
+        if step.records:
+            yield self._sealed(step)
         yield self._last()
 
     def _step(self) -> Step:
@@ -153,10 +157,6 @@ class Repair:
         if floor is None and (beside is None or beside <= self._order.now):
             return
         after = schedule if floor is None else floored(schedule, floor)
-        if floor is not None:
-            for gone in self._undecided(schedule, floor):
-                self._settler.record(step, schedule, gone)
-                self.outcome.missed += gone.count
         step.save(after)
         if beside is not None:
             step.drop_floor(name)
@@ -168,43 +168,17 @@ class Repair:
             self.outcome.silent.append((name, after.floor))
 
     def _decided_until(self, schedule: Schedule) -> int | None:
-        """The last instant up to which nominals beyond the new cursor are decided; None if none of them is."""
+        """The last instant up to which nominals beyond the new cursor are decided; None if none of them is.
+
+        A schedule is decided up to its first open nominal: one that waits in a backlog holds back all that follow.
+        """
+        reached = instant_of(self._old)
         if isinstance(schedule.spec.trigger, Unplannable):
-            return instant_of(self._old)  # nobody here can say which: all of them, to be sure
-        for after, until in reversed(self._passed(schedule)):
-            due = position(schedule, after, ())
-            if due is not None and due.key <= until:
-                return _last_until(schedule, until)
-        return None
-
-    def _passed(self, schedule: Schedule) -> list[tuple[bytes, bytes]]:
-        """The stretches of due keys beyond the new cursor that the old one had passed and no backlog holds."""
-        found = []
-        start = self._new
-        for backlog in self._backlogs(schedule):
-            if backlog.after > start:
-                found.append((start, backlog.after))
-            start = max(start, backlog.until)
-        if start < self._old:
-            found.append((start, self._old))
-        return found
-
-    def _undecided(self, schedule: Schedule, floor: int) -> Iterator[Gone]:
-        """What backlogs hold at or below the floor: it will not run any more, and each has its record."""
-        trigger = schedule.spec.trigger
-        for backlog in self._backlogs(schedule):
-            first = position(schedule, backlog.after, ())
-            if first is None or first.key > backlog.until:
-                continue
-            after = first.nominal.scheduled_for - 1
-            upto = min(floor, _last_until(schedule, backlog.until), (schedule.spec.end or floor + 1) - 1)
-            count = trigger.count_between(after, upto)
-            if count:
-                yield Gone("missed", "clock", count, after + 1, trigger.newest_before(upto, 1, after)[-1])
-
-    def _backlogs(self, schedule: Schedule) -> list[Backlog]:
-        mine = [backlog for backlog in self._record.backlogs if backlog.priority == schedule.spec.priority]
-        return sorted(mine, key=lambda backlog: backlog.after)
+            return reached  # nobody here can say which: all of them, to be sure
+        open_ = position(schedule, self._old, self._record.backlogs)
+        until = reached if open_ is None else min(reached, open_.nominal.scheduled_for - 1)
+        beyond = position(schedule, self._new, ())
+        return until if beyond is not None and beyond.nominal.scheduled_for <= until else None
 
     # --- what was to be caught up
 
@@ -224,8 +198,8 @@ class Repair:
             wire.plan_from_bytes(bytes(frozen)) if isinstance(frozen, Raw) else self._reader.schedules([owner])[0]
         )
         if definition is not None:
-            gone = Gone("missed", "clock", len(early), early[0].scheduled_for, early[-1].scheduled_for)
-            self._settler.record(step, definition, gone)
+            for run in early:  # one by one: they may be of several outages, with others between them
+                self._settler.record(step, definition, Gone("missed", "clock", 1, run.scheduled_for, run.scheduled_for))
             self.outcome.missed += len(early)
         if len(early) < len(runs):
             record.runs = record.runs[: len(runs) - len(early)]  # oldest first
@@ -233,10 +207,3 @@ class Repair:
         else:
             step.drop_live(live_key)
             step.batch.delete(key)
-
-
-def _last_until(schedule: Schedule, until: bytes) -> int:
-    """The last instant up to which every nominal has a due key at or before `until`."""
-    following = position(schedule, until, ())
-    reached = instant_of(until)
-    return reached if following is None else min(reached, following.nominal.scheduled_for - 1)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from typing import Any
+from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.errors import StateCorrupted
+from scheduler.shard import outage
 from scheduler.shard.rebuild import ORDER, mark_applied
 from scheduler.shard.repair import Order, Outcome, Repair
 from scheduler.shard.shard import ShardSettings
@@ -23,7 +25,7 @@ from tests.support.driver import Driver, restore
 
 DAY = "2026-03-12T"
 RIGHT, WRONG, BACK = f"{DAY}15:00:10Z", f"{DAY}17:00:10Z", f"{DAY}15:01:50Z"
-END = f"{DAY}17:06:00Z"
+END = f"{DAY}17:20:00Z"
 MINUTELY = {"cron": "* * * * *", "zone": "UTC"}
 EVERY_10_MIN = {"cron": "*/10 * * * *", "zone": "UTC"}
 
@@ -209,7 +211,7 @@ def test_what_was_to_be_caught_up_of_the_future_is_given_up() -> None:
     driver.run_until(at("17:30:00"))
     assert twice(driver) == []
     assert {d["occurrence_id"] for d in driver.dispatched() if d["scheduled_for"] < WRONG} == fired
-    assert [o["reason"] for o in driver.occurrences("missed")].count("clock") == 2
+    assert [o["reason"] for o in driver.occurrences("missed")].count("clock") == outcome.missed > 0
 
 
 def test_back_to_an_earlier_instant() -> None:
@@ -246,17 +248,17 @@ SPECS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(
     st.lists(SPECS, min_size=1, max_size=4),
-    st.integers(0, 6),
-    st.integers(0, 200_000),
+    st.integers(0, 12),
+    st.sampled_from([0, 500, 20_000, 61_000]),
     st.one_of(st.none(), st.integers(0, 2)),
     st.sampled_from([None, RIGHT]),
     st.booleans(),
 )
 def test_law_every_nominal_once(
-    specs: list[dict[str, Any]], turns: int, ran_ms: int, crash_after: int | None, to: str | None, wipe: bool
+    specs: list[dict[str, Any]], turns: int, pause_ms: int, crash_after: int | None, to: str | None, wipe: bool
 ) -> None:
     """However far the wrong run got, wherever the repair crashed: each nominal has one outcome, and none is early."""
     driver = driver_at(RIGHT)
@@ -264,10 +266,10 @@ def test_law_every_nominal_once(
     for name, spec in zip(names, specs, strict=True):
         driver.create(name, **spec)
     driver.now = parse_instant(WRONG)
-    for _ in range(turns):
-        driver.turn()
-    if turns == 6:
-        driver.advance(ran_ms)
+    with mock.patch.object(outage, "SLICE", 1):
+        for _ in range(turns):
+            driver.turn()
+            driver.now += pause_ms
     driver.kill()
     driver.now = parse_instant(BACK)
     before = {d["occurrence_id"] for d in driver.dispatched()}

@@ -89,7 +89,7 @@ class Node:
         self.supervised = supervised
         self.data = Path(settings.pop("data_dir", cluster.folder / "data"))
         self.log = cluster.folder / f"{node_id}.log"
-        self._config = cluster.folder / f"{node_id}.toml"
+        self.config = cluster.folder / f"{node_id}.toml"
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         values = {
             "namespace": cluster.namespace,
@@ -104,7 +104,7 @@ class Node:
         }
         lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
         lines += ["[kafka]", f'bootstrap_servers = "{cluster.bootstrap_servers}"']
-        self._config.write_text("\n".join(lines) + "\n")
+        self.config.write_text("\n".join(lines) + "\n")
 
     # --- verbs
 
@@ -125,7 +125,7 @@ class Node:
             base = [sys.executable, "-m", "tests.crash.child", crash[0], str(crash[1]), by]
         if lies is not None:
             base = [sys.executable, "-m", "tests.crash.wrong_clock", str(lies)]
-        base += ["--config", str(self._config), "run"]
+        base += ["--config", str(self.config), "run"]
         with self.log.open("ab") as log:
             for index in more or range(1 if self.supervised else self.processes):
                 command = base if self.supervised else [*base, "--child", str(index)]

@@ -1,0 +1,143 @@
+"""`scheduler repair-cursor` against the brokers: fence a shard, restore it into a temporary store, set it back.
+
+The repair owns the shard while it lasts, by the shard's own transactional id. A running node notices, owns the shard
+anew a moment later, finds the same future and stops again; that fences the repair in turn, which then goes on where it
+was. Every step commits alone and leaves a state that a shard either refuses as before or serves: see `shard/repair.py`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
+
+from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
+from scheduler.errors import BrokerUnavailable, Fenced, Retriable, SchedulerError
+from scheduler.runtime.clock import WALL_ALARM_MS, SystemClock
+from scheduler.runtime.kafka import changelog_consumer, plain_producer, transactional_producer
+from scheduler.runtime.restore import Restore
+from scheduler.runtime.telemetry import event
+from scheduler.runtime.transaction import Transaction
+from scheduler.shard.rebuild import ORDER
+from scheduler.shard.repair import Order, Outcome, Repair
+from scheduler.state.rocks import RocksStore
+from scheduler.state.store import MemoryStore
+from topics.codec import encode
+from topics.messages import ClockProbe
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message, Producer
+
+    from scheduler.config import Settings
+    from topics.catalog import Catalogue
+
+ATTEMPTS = 20  # a node that keeps owning the shard anew interrupts the repair every few seconds
+ANSWER_S = 10.0
+
+
+class Repairs:
+    """Repairs shards of one cluster. `now` is the brokers' time at the beginning."""
+
+    def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
+        """Raises BrokerUnavailable, and SchedulerError when the clocks are still wrong."""
+        self._settings = settings
+        self._catalogue = catalogue
+        self._plain = plain_producer(settings)
+        self.now = self._brokers_now()
+        self._refuse_wrong_clocks()
+
+    def repair(self, shard: int, *, to: int, reason: str, actor: str | None, dry_run: bool) -> Outcome:
+        """Set one shard back to `to`, or say what that would do. Raises Retriable when nodes keep interrupting it.
+
+        A shard that is not stopped by its marks is left alone; its owner is not disturbed.
+        """
+        order = Order(to=to, now=self.now, reason=reason, actor=actor)
+        look = MemoryStore()
+        self._restore(shard).look(look)
+        outcome = Repair(shard, self._catalogue, look, order).outcome
+        if not outcome.needed:
+            return outcome
+        with tempfile.TemporaryDirectory(prefix="repair-") as folder:
+            store = RocksStore(Path(folder) / str(shard))
+            with closing(store):
+                if dry_run:
+                    self._restore(shard).run(store)
+                    return self._planned(Repair(shard, self._catalogue, store, order))
+                return self._persist(shard, store, order)
+
+    def _restore(self, shard: int) -> Restore:
+        return Restore(changelog_consumer(self._settings), self._settings.namespace, shard, lambda: False)
+
+    @staticmethod
+    def _planned(repair: Repair) -> Outcome:
+        for _ in repair.steps():
+            pass  # nothing is committed: only the counts matter
+        return repair.outcome
+
+    def _persist(self, shard: int, store: RocksStore, order: Order) -> Outcome:
+        """Again until it is done; what earlier attempts committed is counted once."""
+        schedules = missed = 0
+        for attempt in range(1, ATTEMPTS + 1):
+            transaction = self._transaction(transactional_producer(self._settings, shard))
+            try:
+                transaction.init()
+                self._restore(shard).run(store)
+                repair = Repair(shard, self._catalogue, store, order)
+                repair.count(schedules, missed)
+                for step in repair.steps():
+                    transaction.commit(step)
+                    store.write(step.batch)
+                    schedules, missed = repair.outcome.schedules, repair.outcome.missed
+            except (Fenced, Retriable) as fault:
+                event("repair_interrupted", shard=shard, attempt=attempt, text=str(fault))
+            else:
+                return repair.outcome
+        raise Retriable(
+            f"shard {shard} was taken back by a running node {ATTEMPTS} times before it was repaired; nothing is half "
+            "done: stop the nodes and repeat the command"
+        )
+
+    def _transaction(self, producer: Producer) -> Transaction:
+        changelogs = {self._settings.namespace + base: base for base in ORDER}
+        return Transaction(producer, self._plain, self._catalogue.commands, changelogs, lambda: False)
+
+    # --- the time
+
+    def _brokers_now(self) -> int:
+        """The append time of one probe."""
+        stamps: list[tuple[int, int]] = []
+        failed: list[object] = []
+        answered = threading.Event()
+
+        def delivered(error: object, message: Message) -> None:
+            (failed.append(error) if error is not None else stamps.append(message.timestamp()))
+            answered.set()
+
+        value = encode(ClockProbe(process="repair-cursor", sequence=1))
+        try:
+            self._plain.produce(self._catalogue.clock, value, b"repair-cursor", on_delivery=delivered)
+        except KafkaException as fault:
+            raise BrokerUnavailable(str(fault.args[0])) from fault
+        end = time.monotonic() + ANSWER_S
+        while not answered.is_set() and time.monotonic() < end:
+            self._plain.poll(0.1)
+        if not stamps or stamps[0][0] != TIMESTAMP_LOG_APPEND_TIME:
+            raise BrokerUnavailable(
+                f"the brokers did not tell their time within {ANSWER_S:.0f} s ({failed or self._catalogue.clock}): "
+                "`scheduler doctor` looks closer"
+            )
+        return stamps[0][1]
+
+    def _refuse_wrong_clocks(self) -> None:
+        apart = SystemClock().wall_ms() - self.now
+        if abs(apart) > WALL_ALARM_MS or not FIRST_BELIEVED <= self.now <= LAST_BELIEVED:
+            raise SchedulerError(
+                f"the brokers say it is {format_instant(self.now)}, which is {abs(apart) / 1000:.1f} s "
+                f"{'behind' if apart > 0 else 'ahead of'} this machine's clock: put the clocks right first, or the "
+                "cursor would be set to another wrong instant"
+            )
