@@ -304,6 +304,7 @@ class ShardTask:
             for question, ran in scanner.answers():
                 shard.answer(question, ran)
             step = shard.plan(now, inputs, away="clock" if jumps != clock.jumps else "downtime")
+            shard.took((time.monotonic() - stepped) * 1000)
             jumps = clock.jumps
             if step is not None:
                 seconds = transaction.commit(step)

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
-SLICE = 200  # schedules decided in one step: some 20 ms
+SLICE = 200  # schedules decided in one step: some 20 ms on a machine with nothing else to do
+LEAST_SLICE = 10
+SLICE_MS = 30  # how long a step with a slice may take: on-time work waits for it
 KEYS_A_SLICE = 20_000  # due keys looked at in one step, those of other priorities included
 _ALL_CATCH_UPS = (keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))
 
@@ -55,6 +57,8 @@ class Outage:
         self._rules = rules
         self._budget = budget
         self._settler = Settler(catalogue, store)
+        self._slice = SLICE
+        self._is_fresh = False  # whether the last step decided a slice
         self._passed = Passed(reader)
 
     # --- backlogs
@@ -63,9 +67,10 @@ class Outage:
         """Decide the next schedules, most urgent first; backlogs in which nothing is left are closed on the way."""
         names: list[str] = []
         seen = 0
-        while step.record.backlogs and len(names) < SLICE and seen < KEYS_A_SLICE:
+        self._is_fresh = True
+        while step.record.backlogs and len(names) < self._slice and seen < KEYS_A_SLICE:
             backlog, *rest = step.record.backlogs
-            due, reached, looked = self._next(backlog, SLICE - len(names), KEYS_A_SLICE - seen)
+            due, reached, looked = self._next(backlog, self._slice - len(names), KEYS_A_SLICE - seen)
             seen += looked
             new = [schedule_of(key) for key in due]
             self._reader.touch(step, new)
@@ -78,6 +83,14 @@ class Outage:
         step.passed = True
         for name in names:
             self._replace(step, name)
+
+    def took(self, ms: float) -> None:
+        """The last step took so long to plan: the next slice is as large as fits into `SLICE_MS`."""
+        if not self._is_fresh:
+            return
+        self._is_fresh = False
+        grown = self._slice * 2 if ms <= SLICE_MS / 2 else self._slice if ms <= SLICE_MS else self._slice // 2
+        self._slice = max(LEAST_SLICE, min(SLICE, grown))
 
     def _next(self, backlog: Backlog, most: int, looks: int) -> tuple[list[bytes], bytes, int]:
         """The next due keys of the backlog, how far it is decided once they are, and how many keys that took."""

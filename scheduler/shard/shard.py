@@ -171,6 +171,10 @@ class Shard:
         late = (behind.oldest, self.horizon.next_instant(), self._next_timer)
         return behind._replace(oldest=min((i for i in late if i is not None and i <= now), default=None))
 
+    def took(self, ms: float) -> None:
+        """How long the last `plan` took: on a busy machine less of an outage is decided at once."""
+        self._outage.took(ms)
+
     def set_catch_up(self, per_s: float, by_tenant: Mapping[str, float]) -> None:
         """From now on these budgets of this shard, in occurrences a second: the default, and those that differ."""
         self._budget.set_rates(per_s, dict(by_tenant))

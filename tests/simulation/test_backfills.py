@@ -14,6 +14,12 @@ DAY = "2026-01-01T"
 HOURLY = {"cron": "0 * * * *", "zone": "UTC"}
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours pass here: an idle shard looks just often enough."""
+    monkeypatch.setattr("tests.support.driver.LONGEST_LOOK_MS", 14_000)
+
+
 def at(clock: str) -> str:
     return f"{DAY}{clock}:00Z"
 
@@ -144,7 +150,7 @@ def test_a_crash_anywhere_neither_loses_nor_doubles(*, cold: bool, after_commit:
         else:
             driver.crash_before_commit()
         driver.start(wipe=cold)
-        driver.advance(20_000)
+        driver.advance(5_000)
         assert backfilled(driver) == ["03:00", "04:00", "05:00"], crash_at
         assert driver.contents() == driver.cold_contents(), crash_at
 
@@ -301,7 +307,7 @@ def test_too_many_are_refused_and_all_nominals_may_be_old() -> None:
     driver.create("acme/fast", trigger={"cron": "* * * * * *", "dialect": "seconds", "zone": "UTC"})
     reply = driver.do("backfill", "acme/fast", **{"from": at("00:30"), "until": at("07:00")})
     assert [(e["field"], e["code"]) for e in reply["errors"]] == [("until", "too_many")]
-    old = {"from": "2025-12-01T00:00:00Z", "until": "2025-12-01T03:00:00Z", "only_missing": False}
+    old: dict[str, Any] = {"from": "2025-12-01T00:00:00Z", "until": "2025-12-01T03:00:00Z", "only_missing": False}
     assert driver.do("backfill", **old)["counts"] == {"nominals": 3}
 
 
@@ -324,7 +330,8 @@ def test_on_time_work_does_not_wait_for_it() -> None:
     driver = Driver(at("00:00"), ShardSettings(catch_up_per_s=1_000))
     driver.create(trigger={"cron": "* * * * * *", "dialect": "seconds", "zone": "UTC"})
     driver.run_until(at("00:02"))
-    driver.do("backfill", **{"from": "2025-12-31T23:50:00Z", "until": at("00:00"), "per_s": 100})
+    asked: dict[str, Any] = {"from": "2025-12-31T23:50:00Z", "until": at("00:00"), "per_s": 100}
+    driver.do("backfill", **asked)
     driver.run_until("2026-01-01T00:02:10Z")
     live = [d for d in driver.dispatched() if d["origin"] == "schedule"]
     assert [d["at"] for d in live] == [d["scheduled_for"] for d in live]

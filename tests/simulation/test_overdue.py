@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,6 +15,12 @@ SECONDS = {"cron": "* * * * * *", "dialect": "seconds", "zone": "UTC"}
 MINUTES = {"cron": "* * * * *", "zone": "UTC"}
 BEHIND = 10_000
 PUNCTUAL = 100
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours pass here: an idle shard looks just often enough."""
+    monkeypatch.setattr("tests.support.driver.LONGEST_LOOK_MS", 14_000)
 
 
 def restarted(driver: Driver, until: str) -> Driver:
@@ -51,7 +58,8 @@ def test_backfills_count_with_their_own_rate() -> None:
     """The slower of the tenant's budget and the backfill's rate tells how long it takes; its age alarms nobody."""
     driver = Driver("2026-01-01T00:00:00Z")
     driver.create(trigger=MINUTES)
-    driver.do("backfill", **{"from": "2025-12-31T23:00:00Z", "until": "2026-01-01T00:00:00Z", "per_s": 2})
+    asked: dict[str, Any] = {"from": "2025-12-31T23:00:00Z", "until": "2026-01-01T00:00:00Z", "per_s": 2}
+    driver.do("backfill", **asked)
     behind = seen(driver)
     assert (behind.oldest, behind.backfill, behind.drain_ms) == (None, 58, 29_000)
 
@@ -97,6 +105,25 @@ def test_late_while_the_shard_was_there_is_throttled() -> None:
     assert driver.counts() == {"missed": 50}
 
 
+def test_a_busy_machine_decides_less_at_once() -> None:
+    """A step that took long is followed by smaller slices, a quick one by larger ones; what is decided is the same."""
+    driver = Driver("2026-01-01T00:00:00Z")
+    for number in range(1_000):
+        driver.create(f"acme/n{number}", trigger=MINUTES, misfire="skip")
+    driver.run_until("2026-01-01T00:00:30Z")
+    restarted(driver, "2026-01-01T01:00:30Z")
+    assert driver.shard is not None
+    driver.turn()  # the commands of the outage, of which there are none, go first
+    left = [1_000]
+    for ms in (100.0, 100.0, 10.0, 20.0, 10.0):
+        driver.turn()
+        left.append(seen(driver).undecided)
+        driver.shard.took(ms)
+    assert [before - after for before, after in pairwise(left)] == [200, 100, 50, 100, 100]
+    driver.run_until(driver.now)
+    assert driver.counts() == {"missed": 59_000}
+
+
 def test_nobody_on_time_waits_for_ten_thousand_with_a_backlog() -> None:
     """While 10,000 schedules are decided and caught up, each step dispatches what is due before any late work."""
     start = "2026-01-01T00:00:00Z"
@@ -113,7 +140,7 @@ def test_nobody_on_time_waits_for_ten_thousand_with_a_backlog() -> None:
     restarted(driver, "2026-01-01T06:00:10Z")
     assert driver.shard is not None
     steps = 0
-    while seen(driver).undecided or seen(driver).catch_up:
+    while driver.shard.record.backlogs or steps % 10 or seen(driver).catch_up:
         driver.now += 100
         while driver.shard.housekeep(driver.now):
             pass
