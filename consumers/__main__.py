@@ -92,18 +92,29 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _line(handled: Handled) -> dict[str, Any]:
     dispatch = handled.dispatch
-    scheduled = datetime.fromisoformat(dispatch.scheduled_for)
-    enqueued = datetime.fromtimestamp(handled.enqueued_ms / 1000, UTC)
-    return {
+    line = {
         "occurrence_id": dispatch.occurrence_id,
         "scheduled_for": dispatch.scheduled_for,
-        "lag_ms": round((enqueued - scheduled).total_seconds() * 1000),
+        "lag_ms": _lag_ms(handled),
         "handler": dispatch.handler,
         "payload": dispatch.payload,  # as the producer wrote it
         "topic": handled.topic,
         "partition": handled.partition,
         "offset": handled.offset,
     }
+    if isinstance(dispatch.payload, msgspec.UnsetType):
+        del line["payload"]  # none was given, which is not the same as null
+    return line
+
+
+def _lag_ms(handled: Handled) -> int | None:
+    """None for an instant that is none: somebody else wrote to the topic, and that is no reason to stop."""
+    try:
+        scheduled = datetime.fromisoformat(handled.dispatch.scheduled_for)
+        enqueued = datetime.fromtimestamp(handled.enqueued_ms / 1000, UTC)
+        return round((enqueued - scheduled).total_seconds() * 1000)
+    except (ValueError, TypeError):
+        return None
 
 
 if __name__ == "__main__":

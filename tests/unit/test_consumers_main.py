@@ -1,8 +1,12 @@
 """The example consumer's command line: what is wrong is said before anything is connected."""
 
+import msgspec
 import pytest
 
-from consumers.__main__ import main
+from consumers.__main__ import _line, main
+from consumers.worker import Handled
+from topics.codec import decode
+from topics.messages import Dispatch
 
 WRONG = {
     "no broker": ([], "no broker given: use --bootstrap HOST:PORT"),
@@ -22,3 +26,44 @@ def test_a_wrong_call_is_explained(
         main(arguments)
     assert caught.value.code == 2
     assert says in capsys.readouterr().err
+
+
+def handled(**fields: object) -> Handled:
+    """One occurrence at noon, enqueued 250 ms after it."""
+    value = {
+        "occurrence_id": "acme/a:1:20260101T120000.000Z",
+        "schedule_id": "acme/a",
+        "tenant": "acme",
+        "version": 1,
+        "shard": 0,
+        "lane": "default",
+        "priority": "normal",
+        "attempt": 1,
+        "scheduled_for": "2026-01-01T12:00:00Z",
+        "available_at": "2026-01-01T12:00:00Z",
+        "origin": "schedule",
+        "stands_for": 1,
+        "tz_version": "2026f",
+        "generation": 0,
+        **fields,
+    }
+    dispatch = decode(Dispatch, msgspec.json.encode(value))
+    return Handled(dispatch, repeat=False, topic="t", partition=0, offset=7, enqueued_ms=1_767_268_800_250)
+
+
+def test_an_occurrence_without_a_payload_is_a_line_without_one() -> None:
+    """A payload is optional; null is a payload."""
+    line = json_of(handled())
+    assert (line["lag_ms"], "payload" in line) == (250, False)
+    assert json_of(handled(payload=None))["payload"] is None
+
+
+@pytest.mark.parametrize("instant", ["never", "2026-01-01T12:00:00", ""])
+def test_an_instant_that_is_none_stops_nothing(instant: str) -> None:
+    """Only the shards should write here, but a stranger's record must not end the consumer."""
+    assert json_of(handled(scheduled_for=instant))["lag_ms"] is None
+
+
+def json_of(one: Handled) -> dict[str, object]:
+    found: dict[str, object] = msgspec.json.decode(msgspec.json.encode(_line(one)))
+    return found
