@@ -29,16 +29,17 @@ def passed_over(schedule: Schedule, after: int, until: int) -> tuple[Gone, ...]:
         return ()
     trigger = spec.trigger
     found: list[Gone] = []
-    cron = trigger if isinstance(trigger, Cron) else None
+    rules: list[object] = [trigger]
     if isinstance(trigger, Calendared):
-        cron = trigger.cron
         removed = trigger.removed
+        rules = [trigger.cron, removed]  # a day may be closed and its local time missing: that is the gap's
         first = None if removed is None else removed.next_after(after)
         if removed is not None and first is not None and first <= until:
             last = removed.newest_before(until, 1, after)[-1]
             found.append(Gone("suppressed", "calendar", removed.count_between(after, until), first, last))
-    if cron is not None and (count := cron.skipped_count(after, until)):
-        zone = cron.search.zone
-        gaps = [gap[0] * 1000 for gap in zone.gaps(after // 1000, until // 1000) if cron.search.lost_count(*gap)]
-        found.append(Gone("suppressed", "gap", count, gaps[0], gaps[-1]))
+    crons = [rule for rule in rules if isinstance(rule, Cron)]
+    count = sum(cron.skipped_count(after, until) for cron in crons)
+    if count:
+        gaps = [skipped.at for cron in crons for skipped in cron.skipped_between(after, until)]
+        found.append(Gone("suppressed", "gap", count, min(gaps), max(gaps)))
     return tuple(found)
