@@ -10,7 +10,7 @@ import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if handled.repeat:
                 repeats += 1
                 continue
-            sys.stdout.buffer.write(msgspec.json.encode(_line(handled)) + b"\n")
+            sys.stdout.buffer.write(_line(handled) + b"\n")
             sys.stdout.buffer.flush()
             count += 1
             if options.max and count >= options.max:
@@ -90,21 +90,22 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _line(handled: Handled) -> dict[str, Any]:
+def _line(handled: Handled) -> bytes:
     dispatch = handled.dispatch
     line = {
         "occurrence_id": dispatch.occurrence_id,
         "scheduled_for": dispatch.scheduled_for,
         "lag_ms": _lag_ms(handled),
         "handler": dispatch.handler,
-        "payload": dispatch.payload,  # as the producer wrote it
+        "payload": dispatch.payload,
         "topic": handled.topic,
         "partition": handled.partition,
         "offset": handled.offset,
     }
     if isinstance(dispatch.payload, msgspec.UnsetType):
         del line["payload"]  # none was given, which is not the same as null
-    return line
+    # The payload is as its producer wrote it, line feeds between its parts included: here it has to fit one line.
+    return msgspec.json.format(msgspec.json.encode(line), indent=-1)
 
 
 def _lag_ms(handled: Handled) -> int | None:
