@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,11 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 
 from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
 from scheduler.errors import BrokerUnavailable, Fenced, Retriable, SchedulerError
-from scheduler.runtime.clock import WALL_ALARM_MS, SystemClock
+from scheduler.runtime.clock import WALL_ALARM_MS, Deadline, SystemClock
 from scheduler.runtime.kafka import changelog_consumer, plain_producer, transactional_producer
 from scheduler.runtime.restore import Restore
-from scheduler.runtime.telemetry import event
+from scheduler.runtime.tables import Tables
+from scheduler.runtime.telemetry import Telemetry, event
 from scheduler.runtime.transaction import Transaction
 from scheduler.shard.rebuild import ORDER
 from scheduler.shard.repair import Order, Outcome, Repair
@@ -34,10 +36,13 @@ if TYPE_CHECKING:
     from confluent_kafka import Message, Producer
 
     from scheduler.config import Settings
+    from scheduler.core.calendars import Calendars
+    from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
 ATTEMPTS = 20  # a node that keeps owning the shard anew interrupts the repair every few seconds
 ANSWER_S = 10.0
+TABLES_S = 30.0
 
 
 class Repairs:
@@ -66,9 +71,12 @@ class Repairs:
             store = RocksStore(Path(folder) / str(shard))
             with closing(store):
                 if dry_run:
-                    self._restore(shard).run(store)
-                    return self._planned(Repair(shard, self._catalogue, store, order))
+                    self._restore(shard).run(store, self._calendars)
+                    return self._planned(self._repair(shard, store, order))
                 return self._persist(shard, store, order)
+
+    def _repair(self, shard: int, store: Store, order: Order) -> Repair:
+        return Repair(shard, self._catalogue, store, order, self._calendars)
 
     def _restore(self, shard: int) -> Restore:
         return Restore(changelog_consumer(self._settings), self._settings.namespace, shard, lambda: False)
@@ -86,8 +94,8 @@ class Repairs:
             transaction = self._transaction(transactional_producer(self._settings, shard))
             try:
                 transaction.init()
-                self._restore(shard).run(store)
-                repair = Repair(shard, self._catalogue, store, order)
+                self._restore(shard).run(store, self._calendars)
+                repair = self._repair(shard, store, order)
                 repair.count(schedules, missed)
                 for step in repair.steps():
                     transaction.commit(step)
@@ -105,6 +113,19 @@ class Repairs:
     def _transaction(self, producer: Producer) -> Transaction:
         changelogs = {self._settings.namespace + base: base for base in ORDER}
         return Transaction(producer, self._plain, self._catalogue.commands, changelogs, lambda: False)
+
+    @cached_property
+    def _calendars(self) -> Calendars:
+        tables = Tables(self._settings, self._catalogue, Telemetry())
+        deadline = Deadline(TABLES_S)
+        tables.start()
+        try:
+            calendars = tables.wait(lambda: not deadline.left())
+        finally:
+            tables.stop()
+        if calendars is None:
+            raise BrokerUnavailable(f"{self._catalogue.calendars} could not be read within {TABLES_S:.0f} s")
+        return calendars
 
     # --- the time
 

@@ -21,6 +21,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from scheduler import wire
+from scheduler.core.calendars import NO_CALENDARS
 from scheduler.core.due import instant_end, instant_of, position
 from scheduler.core.model import Gone, Schedule, State
 from scheduler.core.record import ShardRecord
@@ -37,6 +38,7 @@ from topics.codec import encode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scheduler.core.calendars import Calendars
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
@@ -70,7 +72,9 @@ class Outcome:
 class Repair:
     """The repair of one shard over its restored store; `outcome` grows with the steps."""
 
-    def __init__(self, number: int, catalogue: Catalogue, store: Store, order: Order) -> None:
+    def __init__(
+        self, number: int, catalogue: Catalogue, store: Store, order: Order, calendars: Calendars = NO_CALENDARS
+    ) -> None:
         self._catalogue = catalogue
         self._store = store
         self._order = order
@@ -78,6 +82,7 @@ class Repair:
         self._record = ShardRecord(shard=number) if stored is None else wire.record_from_bytes(stored)
         self._floors = stored_floors(store)
         self._reader = Reader(store, self._floors)
+        self._reader.calendars = calendars
         self._settler = Settler(catalogue, store)
         self._old = self._record.cursor
         self._new = min(self._old, instant_end(order.to))
@@ -195,7 +200,7 @@ class Repair:
             return
         frozen = record.definition
         definition = (
-            wire.plan_from_bytes(bytes(frozen)) if isinstance(frozen, Raw) else self._reader.schedules([owner])[0]
+            self._reader.definition(bytes(frozen)) if isinstance(frozen, Raw) else self._reader.schedules([owner])[0]
         )
         if definition is not None:
             for run in early:  # one by one: they may be of several outages, with others between them

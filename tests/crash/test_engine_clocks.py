@@ -60,12 +60,12 @@ def test_p49_a_wall_clock_that_steps_moves_nothing(cluster: Cluster, lies: Lies)
     node = cluster.node().start(lies=lies.path)
     await_ready(node)
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(8, now_ms() + 1_000, 8))
+        expected = create(cluster, beats(8, now_ms() + 1_000, 6))
         dispatches.await_count(8, words=node.words)
         lies.tell(wall_ms=TWO_HOURS_MS)
         assert "7200.0 s ahead of the brokers' time" in await_alarm(node, "wall")
         await_metric(node, 'scheduler_clock_alarm{reason="wall"} 1.0')
-        dispatches.await_count(24, words=node.words)
+        dispatches.await_count(16, words=node.words)
         lies.tell()
         await_ready(node)
         await_metric(node, 'scheduler_clock_alarm{reason="wall"} 0.0')
@@ -80,7 +80,8 @@ def test_p49_a_wall_clock_that_steps_moves_nothing(cluster: Cluster, lies: Lies)
     marks = shard_marks(cluster)
     assert marks
     assert max(max(mark) for mark in marks) <= end
-    assert [e["reason"] for e in node.events("clock_alarm")] == ["silent", "wall"]
+    reasons = [event["reason"] for event in node.events("clock_alarm")]
+    assert [reason for reason in reasons if reason != "silent"] == ["wall"], "once; at the start it may be silent"
 
 
 def test_p50_a_boot_with_an_absurd_clock_waits(cluster: Cluster, lies: Lies) -> None:
@@ -113,14 +114,14 @@ def test_p50_a_boot_with_an_absurd_clock_waits(cluster: Cluster, lies: Lies) -> 
     assert max(max(mark) for mark in marks) <= now_ms()
 
 
-def test_p51_a_loop_that_slept_is_an_outage(cluster: Cluster) -> None:
-    """Frozen for 20 s while it stays the owner: old ticks are missed with the reason, none is run as a live one."""
-    frozen_ms = 20_000
-    node = cluster.node(session_timeout_ms=60_000, heartbeat_interval_ms=3_000).start()
+@pytest.mark.parametrize("frozen_ms", [17_000, pytest.param(75_000, marks=pytest.mark.soak)])
+def test_p51_a_loop_that_slept_is_an_outage(cluster: Cluster, frozen_ms: int) -> None:
+    """Frozen while it stays the owner: old ticks are missed with the reason, none is run as a live one."""
+    node = cluster.node(session_timeout_ms=90_000, heartbeat_interval_ms=3_000).start()
     await_ready(node)
     with Dispatches(cluster) as dispatches, Reader(cluster, [cluster.catalogue.occurrences]) as occurrences:
         first = now_ms() + 1_000
-        schedules = beats(4, first, 25)
+        schedules = beats(4, first, frozen_ms // 1000 + 5)
         expected = create(cluster, schedules, misfire="fire_once")
         dispatches.await_count(8, words=node.words)
         node.freeze()
@@ -146,5 +147,5 @@ def test_p51_a_loop_that_slept_is_an_outage(cluster: Cluster) -> None:
     assert sum(fields.get("count", 1) for fields in missed) == len(verdict.lost)
     for fields in missed:
         assert frozen_at - 1_500 <= ms_of(fields["first"])
-        assert ms_of(fields["last"]) <= thawed_at
+        assert ms_of(fields["last"]) <= thawed_at + 1_500, "the first look after it"
     assert [e for e in node.events("shard_failed") if e["why"] == "unexpected"] == []
