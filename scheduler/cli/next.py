@@ -100,6 +100,10 @@ def command(
     if batch:
         run_batch()
         return
+    if rule["roll"] != "skip" and rule["calendar"] is None:
+        raise click.UsageError(
+            "--roll moves what falls on days that are not worked: say which they are with --calendar"
+        )
     start = now_ms() if after is None else _instant("--after", after)
     stop = None if until is None else _instant("--until", until)
     try:

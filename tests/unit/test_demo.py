@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from scheduler.cli.arrivals import Arrival, Tally
-from scheduler.cli.demo import demo_commands
+from scheduler.cli.demo import _second_terminal, demo_commands
 from scheduler.cli.demo.verdict import Verdict
 from scheduler.core.spec import SpecContext, parse_spec
 
@@ -90,3 +91,13 @@ def test_each_fault_is_named_and_fails_the_demo(bad: Verdict, fault: str) -> Non
     assert bad.exit_code == 1
     assert any(fault in line for line in bad.faults)
     assert any(fault in line for line in bad.as_lines())
+
+
+def test_the_commands_of_the_second_terminal_show_something_in_their_order() -> None:
+    """What is followed still runs then, and the README's own example can be typed afterwards: its id is free."""
+    lines = [line for line in _second_terminal(Path("demo.toml")).splitlines() if " acme/" in line]
+    verbs = [next(verb for verb in ("create", "tail", "update", "cancel") if f" {verb} " in line) for line in lines]
+    assert verbs == ["create", "tail", "update", "cancel"]
+    readme = Path(__file__).parents[2] / "README.md"
+    assert "acme/hello" in readme.read_text(encoding="utf-8")
+    assert not any("acme/hello" in line for line in lines)

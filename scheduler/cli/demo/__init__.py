@@ -254,10 +254,10 @@ def _second_terminal(config: Path) -> str:
 In a second terminal:
   export SCHEDULER_CONFIG={config}
   {program} schedule list
-  {program} schedule create acme/hello --every 5s --payload '{{"hello": "world"}}'
+  {program} schedule create acme/ping --every 5s --payload '{{"hello": "world"}}'
+  {program} tail --schedule acme/ping --count 2
+  {program} schedule update acme/ping --every 2s
+  {program} schedule cancel acme/ping
   {program} schedule pause nordbank/instant-payments-heartbeat
   {program} schedule resume nordbank/instant-payments-heartbeat
-  {program} schedule update acme/hello --every 2s
-  {program} schedule cancel acme/hello
-  {program} tail --tenant acme
 """

@@ -313,3 +313,9 @@ def test_a_calendar_may_be_a_file(tmp_path: Any) -> None:
 def test_the_reference_is_printed() -> None:
     """The reference of the syntax is at hand where the command is."""
     assert "| `nW` | `15W` |" in run("--reference").stdout
+
+
+def test_a_roll_without_a_calendar_is_refused() -> None:
+    """As in a batch: it would silently do nothing."""
+    result = run("0 0 * * *", "--roll", "next")
+    assert (result.exit_code, "--calendar" in result.stderr) == (2, True)
