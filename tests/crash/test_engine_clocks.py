@@ -49,9 +49,10 @@ def await_metric(node: Node, line: str) -> None:
 
 
 def shard_marks(cluster: Cluster) -> list[tuple[int, int, int]]:
-    """Of each shard record: how far it says it is fired, when it was last alive, and its stamp."""
+    """Of each shard record: how far it says it is fired, when it was last alive, and its stamp, which is the step's."""
     with Reader(cluster, [cluster.catalogue.shard_records]) as reader:
         records = [record for record in reader.read_to_end() if b"cursor" in (record.value or b"")]
+    assert all(record.append_ms == ms_of(record.fields["at"]) for record in records), "no wall clock stamps them"
     return [(ms_of(r.fields["cursor"]["available_at"]), ms_of(r.fields["seen_until"]), r.append_ms) for r in records]
 
 

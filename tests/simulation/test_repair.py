@@ -189,6 +189,9 @@ def test_a_backlog_that_was_never_decided_fires_in_its_time() -> None:
     driver.now = parse_instant(BACK)
     outcome = repair(driver)
     assert (outcome.needed, outcome.missed) == (True, 0)
+    stands = driver.topics.values("scheduler.shards")[-1]
+    assert stands["cursor"]["available_at"] == stands["seen_until"] == BACK
+    assert {backlog["until"]["available_at"] for backlog in stands["backlogs"]} == {BACK}
     driver.start()
     driver.run_until(at("15:05:00"))
     assert driver.clocks("acme/a") == ["15:01:00", "15:02:00", "15:03:00", "15:04:00", "15:05:00"]
