@@ -11,6 +11,7 @@
     ran.py          what ran, read from the dispatch topics for backfills
     kafka.py        clients and their settings          stores.py      the stores on disk
     health.py       live, ready, metrics                telemetry.py   every metric, declared once; log events
+    quiet.py        the client's repeated words left out
 
 What happens when something fails (the crash tests show each):
 

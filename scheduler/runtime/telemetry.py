@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from scheduler.core.due import instant_of
 from scheduler.core.model import PRIORITY_NAMES
+from scheduler.runtime.quiet import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -218,6 +219,7 @@ def set_up_logging(level: str, form: str) -> None:
     """All logs of this process, the Kafka client's included, to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    handler.addFilter(Repeats())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
