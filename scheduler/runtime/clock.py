@@ -34,6 +34,7 @@ AGREEING = 5
 AGREE_MS = 100
 WINDOW = 10  # probes whose best bound counts
 WALL_ALARM_MS = 2_000
+STARTING_MS = 5_000  # no first answer for so long is no longer a start
 SILENT_MS = 60_000  # without a probe the two clocks may have drifted apart by some ms: worth knowing, not dangerous
 
 ALARMS = ("silent", "absurd", "doubt", "wall")
@@ -120,9 +121,9 @@ class DueClock:
         age_s = self.probe_age_ms() / 1000
         found = {}
         with self._lock:
-            if self._heard is None:
+            if self._heard is None and age_s * 1000 > STARTING_MS:
                 found["silent"] = "no probe of the brokers' time was answered yet: there is no time to fire by"
-            elif age_s * 1000 > SILENT_MS:
+            elif self._heard is not None and age_s * 1000 > SILENT_MS:
                 found["silent"] = (
                     f"no probe of the brokers' time was answered for {age_s:.0f} s: it is carried on by this machine's "
                     "monotonic clock; check the brokers and the topic scheduler.clock"

@@ -23,7 +23,7 @@ BACKOFF_S = (0.5, 1, 2, 5, 10, 30)
 STEADY_S = 60.0  # alive so long: the next death starts the back-off anew
 STOP_S = 15.0
 LOOK_S = 0.1
-HOPELESS = frozenset({2})  # wrong settings: starting again cannot help
+HOPELESS = frozenset({2})  # wrong settings, told at the first start: starting again cannot help
 
 
 class Child:
@@ -82,7 +82,7 @@ class Supervisor:
             code = child.process.poll()
             if code is None:
                 continue
-            if code in HOPELESS:
+            if code in HOPELESS and child.deaths == 0:
                 return code
             pause = child.died()
             event("process_died", logging.ERROR, index=child.index, code=code, restart_in_s=pause)

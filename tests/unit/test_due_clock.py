@@ -7,7 +7,17 @@ import logging
 import pytest
 
 from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED
-from scheduler.runtime.clock import AGREE_MS, AGREEING, ALARMS, JUMP_MS, LOOSE_MS, SILENT_MS, SLEW, SystemClock
+from scheduler.runtime.clock import (
+    AGREE_MS,
+    AGREEING,
+    ALARMS,
+    JUMP_MS,
+    LOOSE_MS,
+    SILENT_MS,
+    SLEW,
+    STARTING_MS,
+    SystemClock,
+)
 from scheduler.runtime.probe import ClockWatch
 from scheduler.runtime.telemetry import Telemetry
 from tests.support.clocks import EPOCH, BrokerTime
@@ -20,9 +30,11 @@ def alarms(broker: BrokerTime) -> set[str]:
 
 
 def test_silence_before_the_first_probe_is_told() -> None:
-    """Until the brokers have said what time it is there is none, and that is said."""
+    """Until the brokers have said what time it is there is none; that is said once it is no longer just the start."""
     broker = BrokerTime()
     assert broker.clock.now() is None
+    assert alarms(broker) == set()
+    broker.machine.at += STARTING_MS + 1
     assert alarms(broker) == {"silent"}
     assert broker.probe() is not None
     assert alarms(broker) == set()
