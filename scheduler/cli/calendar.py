@@ -17,7 +17,7 @@ from scheduler.cli.kafka import kafka_errors, settings_with_broker
 from scheduler.cli.looking import calendar_versions
 from scheduler.core.calendar import CALENDAR_FIELDS, parse_calendar
 from scheduler.core.time import format_instant
-from scheduler.wire import calendar_fields, calendar_key
+from scheduler.wire import calendar_fields, versioned_key
 from topics.codec import encode
 from topics.messages import Calendar
 from topics.tables import write_rows
@@ -226,8 +226,8 @@ def _rows(
     """The next version, and the end of those nobody can need any more."""
     at = format_instant(time.time_ns() // 1_000_000)
     made = msgspec.convert({**fields, "name": name, "version": version, "at": at, "actor": actor}, Calendar)
-    old: list[tuple[bytes, bytes | None]] = [(calendar_key(name, v), None) for v in versions if v <= version - KEPT]
-    return [(calendar_key(name, version), encode(made)), *old]
+    old: list[tuple[bytes, bytes | None]] = [(versioned_key(name, v), None) for v in versions if v <= version - KEPT]
+    return [(versioned_key(name, version), encode(made)), *old]
 
 
 def _newest(settings: Settings) -> dict[str, Calendar]:

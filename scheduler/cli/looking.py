@@ -14,7 +14,7 @@ from scheduler.core.calendars import NO_CALENDARS, bound
 from scheduler.core.policy import nominal_at
 from scheduler.core.time import format_instant
 from scheduler.errors import StateCorrupted
-from scheduler.wire import calendar_from_bytes, schedule_from_bytes, split_calendar_key
+from scheduler.wire import calendar_from_bytes, schedule_from_bytes, split_versioned_key
 from topics.codec import Undecodable, decode, encode
 from topics.messages import Calendar, Revision, Schedule
 from topics.reading import read_compacted
@@ -95,7 +95,7 @@ def calendar_versions(settings: Settings, *, timeout_s: float = 30.0) -> dict[st
     topic = settings.catalogue().calendars
     for key, value, _, _ in read_compacted(settings.client_config(), topic, timeout_s=timeout_s):
         try:
-            name, version = split_calendar_key(key)
+            name, version = split_versioned_key(key)
             if value is None:
                 found.get(name, {}).pop(version, None)
                 continue

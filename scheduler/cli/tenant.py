@@ -12,7 +12,7 @@ from scheduler.cli.common import Cli, Shown, json_option, note, now_ms, pass_cli
 from scheduler.cli.documents import Mistake, read_objects
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
 from scheduler.core.time import format_instant
-from scheduler.wire import calendar_key, split_calendar_key, tenant_faults, tenant_from_bytes
+from scheduler.wire import split_versioned_key, tenant_faults, tenant_from_bytes, versioned_key
 from topics.codec import decode, encode
 from topics.messages import Tenant
 from topics.reading import read_compacted
@@ -79,8 +79,8 @@ def apply(cli: Cli, files: Sequence[TextIO], *, as_json: bool, dry_run: bool, ac
             version = newest + (result != "unchanged")
             if result != "unchanged":
                 made = msgspec.structs.replace(one, version=version, at=format_instant(now_ms()), actor=actor)
-                rows.append((calendar_key(one.tenant, version), encode(made)))
-                rows += [(calendar_key(one.tenant, old), None) for old in versions if old <= version - KEPT]
+                rows.append((versioned_key(one.tenant, version), encode(made)))
+                rows += [(versioned_key(one.tenant, old), None) for old in versions if old <= version - KEPT]
             if as_json:
                 print_json({"tenant": one.tenant, "version": version, "result": result, "dry_run": dry_run})
             else:
@@ -140,7 +140,7 @@ def versions_of(settings: Settings, *, timeout_s: float = 30.0) -> dict[str, dic
     topic = settings.catalogue().tenants
     for key, value, _, _ in read_compacted(settings.client_config(), topic, timeout_s=timeout_s):
         try:
-            name, version = split_calendar_key(key)
+            name, version = split_versioned_key(key)
             if value is None:
                 found.get(name, {}).pop(version, None)
                 continue

@@ -96,7 +96,7 @@ class Tables:
     def _with_tenant(self, read: Tenants, message: Message) -> Tenants:
         key, value = message.key(), message.value()
         try:
-            name, version = wire.split_calendar_key(key)
+            name, version = wire.split_versioned_key(key)
             if value is None:
                 return read.drop(name, version)
             return read.put(name, version, wire.tenant_from_bytes(value, name, version))
@@ -109,7 +109,7 @@ class Tables:
         """The set after one record; one that is no calendar is passed over, and an alarm."""
         key, value = message.key(), message.value()
         try:
-            name, version = wire.split_calendar_key(key)
+            name, version = wire.split_versioned_key(key)
             if value is None:
                 return read.drop(name, version)
             return read.put(name, version, wire.calendar_from_bytes(value, name, version))

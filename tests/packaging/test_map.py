@@ -39,7 +39,7 @@ def test_the_readme_names_the_same_hops() -> None:
     assert re.findall(r"\]\(([\w/]+\.py)\)", text) == [f"{folder}/{module}.py" for folder, module, _ in hops()]
 
 
-@pytest.mark.parametrize("package", ["scheduler.local", "scheduler.runtime", "scheduler.shard"])
+@pytest.mark.parametrize("package", ["scheduler.local", "scheduler.runtime", "scheduler.shard", "scheduler.wire"])
 def test_a_list_of_modules_names_all_of_them(package: str) -> None:
     """What a package's docstring says of its files: none is missing, and none is named that is not there."""
     home = importlib.import_module(package)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from struct import pack
 from typing import TYPE_CHECKING
 
-from scheduler import wire
 from scheduler.core import calendars, cron, zones
 from scheduler.core.time import parse_instant
+from scheduler.wire import schedules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +39,7 @@ class ZoneTables:
     def _put(version: str, names: Callable[[], frozenset[str]], read: Callable[[str], bytes]) -> None:
         zones.TABLES.version, zones.TABLES.names, zones.TABLES.read = version, names, read
         for cached in (
-            zones.zone_names, zones._load, cron.compile_cron, wire._trigger, calendars._under,
+            zones.zone_names, zones._load, cron.compile_cron, schedules._trigger, calendars._under,
         ):  # fmt: skip
             cached.cache_clear()
 

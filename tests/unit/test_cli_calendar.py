@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from scheduler.cli import calendar as cli_calendar
 from scheduler.cli import main
 from scheduler.config_load import load_settings
-from scheduler.wire import split_calendar_key
+from scheduler.wire import split_versioned_key
 from topics.codec import decode
 from topics.messages import Calendar
 
@@ -41,7 +41,7 @@ class Topic:
         found: dict[str, dict[int, Calendar]] = {}
         for key, value in self.rows.items():
             if value is not None:
-                name, version = split_calendar_key(key)
+                name, version = split_versioned_key(key)
                 found.setdefault(name, {})[version] = decode(Calendar, value)
         return found
 

@@ -26,6 +26,7 @@ from scheduler.core.model import (
 )
 from scheduler.core.record import FORMAT, ShardRecord
 from scheduler.core.trigger import Once, parse_trigger
+from scheduler.core.unplannable import Unplannable
 from scheduler.errors import StateCorrupted
 from topics import messages
 from topics.codec import decode
@@ -139,7 +140,7 @@ def test_a_trigger_that_todays_tables_refuse_is_kept_and_plans_nothing() -> None
     value = value.replace(b"UTC", b"US/Pacific-New")
     schedule = wire.schedule_from_bytes(value)
     lost = schedule.spec.trigger
-    assert isinstance(lost, wire.Unplannable)
+    assert isinstance(lost, Unplannable)
     assert "US/Pacific-New" in lost.why
     assert (lost.next_after(0), lost.prev_before(NOW), lost.count_between(0, NOW)) == (None, None, 0)
     assert (lost.between(0, NOW, 5), lost.newest_before(NOW, 5, 0)) == ([], [])
