@@ -21,7 +21,7 @@ from scheduler.core.model import Schedule, State
 from scheduler.core.policy import Look, Rules
 from scheduler.core.problem import Problem
 from scheduler.core.replan import by_calendar
-from scheduler.core.time import MAX_MS, parse_instant
+from scheduler.core.time import MAX_MS
 from scheduler.shard import backfills, keys
 from scheduler.shard.passed import Passed
 from scheduler.shard.settle import Settler
@@ -190,17 +190,17 @@ class Commands:
     def apply_change(self, step: Step, change: Live) -> None:
         """Decide a change whose instant has come. It has its answer; only the history tells what became of it."""
         command_id = change.command_id or ""
-        step.drop_live(wire.live_key("change", change.owner, command_id))
+        step.drop_live(wire.change_key(change))
         self._unlist_change(step, change)
         self._reader.touch(step, [change.owner])
         if self._is_outdated(step, change.owner):
             self.replan(step, change.owner, by_calendar)
-        if not isinstance(change.command, Raw) or change.available_at is None:
+        if not isinstance(change.command, Raw):
             return
         command = parse_command(split_command(bytes(change.command)), default_id=command_id)
         command = replace(self._with_lane(command), effective_from=None)
         found = self._live(step, change.owner)
-        situation = self._situation(step, parse_instant(change.available_at), command, found)
+        situation = self._situation(step, wire.available_at(change), command, found)
         if situation.schedule is None:
             return
         command = self._against(command, situation.schedule)
@@ -256,7 +256,7 @@ class Commands:
                 backfills.drop(step, backfill)
         if decision.drop_changes:
             for change in _changes(self._live(step, command.schedule_id), MAX_MS):
-                step.drop_live(wire.live_key("change", change.owner, change.command_id or ""))
+                step.drop_live(wire.change_key(change))
                 self._unlist_change(step, change)
 
     def _put_off(self, step: Step, command: Command, value: bytes, instant: int) -> None:
@@ -271,8 +271,7 @@ class Commands:
 
     @staticmethod
     def _unlist_change(step: Step, change: Live) -> None:
-        key = wire.live_key("change", change.owner, change.command_id or "")
-        step.batch.delete(keys.change(parse_instant(change.available_at or ""), key))
+        step.batch.delete(keys.change(wire.available_at(change), wire.change_key(change)))
         step.timers_changed = True
         step.debtors.add(change.owner)
         step.paid.append(change.owner)
@@ -321,10 +320,10 @@ class Commands:
         if stored is not None:
             record = wire.live_from_bytes(stored)
             if record.available_at is not None:
-                step.batch.delete(keys.timer(parse_instant(record.available_at), key))
+                step.batch.delete(keys.timer(wire.available_at(record), key))
                 step.timers_changed = True
             if record.kind == "catchup":
-                step.batch.delete(keys.catch_up(record.priority, owner, record.version or 0))
+                step.batch.delete(keys.catch_up(record.priority, owner, wire.version_of(record)))
                 step.catch_up_changed = True
         step.drop_live(key)
         step.debtors.add(owner)
@@ -371,8 +370,7 @@ def _debts(found: Sequence[_Owed]) -> tuple[Debt, ...]:
     debts = []
     for key, record in found:
         if record.kind in ("owed", "catchup"):
-            nominals = [run.scheduled_for for run in record.runs] or [record.scheduled_for or ""]
-            debts.append(Debt(key, record.version or 0, tuple(parse_instant(n) for n in nominals)))
+            debts.append(Debt(key, wire.version_of(record), wire.owed_instants(record)))
     return tuple(debts)
 
 
@@ -384,8 +382,8 @@ def _backfills(found: Sequence[_Owed], calendars: Calendars) -> tuple[Backfill, 
 
 def _changes(found: Sequence[_Owed], until: int) -> list[Live]:
     """Changes whose instant is not later than `until`, in the order of their instants and of their acceptance."""
-    due = [r for _, r in found if r.kind == "change" and parse_instant(r.available_at or "") <= until]
-    return sorted(due, key=lambda r: (parse_instant(r.available_at or ""), parse_instant(r.seen_at or "")))
+    due = [r for _, r in found if r.kind == "change" and wire.available_at(r) <= until]
+    return sorted(due, key=lambda r: (wire.available_at(r), wire.accepted_at(r)))
 
 
 def _moves_floor(before: Schedule, decision: Decision) -> bool:

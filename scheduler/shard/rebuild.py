@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars, bound
 from scheduler.core.record import ShardRecord
-from scheduler.core.time import parse_instant
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
 from scheduler.shard.step import floored, move, place_of, standing
@@ -138,20 +137,20 @@ def stored_floors(store: Store) -> dict[str, int]:
         if keys.is_floor(key):
             live = wire.live_from_bytes(value)
             if live.floor is not None:
-                floors[live.owner] = parse_instant(live.floor)
+                floors[live.owner] = wire.floor_of(live)
     return floors
 
 
 def _derived_of_live(key: bytes, value: bytes) -> list[bytes]:
     live = wire.live_from_bytes(value)
     if live.kind == "owed" and live.available_at is not None:
-        return [keys.timer(parse_instant(live.available_at), key)]
+        return [keys.timer(wire.available_at(live), key)]
     if live.kind == "catchup":
-        return [keys.catch_up(live.priority, live.owner, live.version or 0)]
+        return [keys.catch_up(live.priority, live.owner, wire.version_of(live))]
     if live.kind == "backfill":
         return [keys.backfill(live.priority, live.owner, wire.split_live_key(key)[2])]
     if live.kind == "change" and live.available_at is not None:
-        return [keys.change(parse_instant(live.available_at), key)]
+        return [keys.change(wire.available_at(live), key)]
     return []
 
 

@@ -25,7 +25,7 @@ from scheduler.core.due import due_key, instant_end, instant_of, look_at, schedu
 from scheduler.core.model import Gone, Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules, settle_one
 from scheduler.core.record import ShardRecord
-from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant, parse_instant
+from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
 from scheduler.core.unplannable import Unplannable
 from scheduler.core.zones import tz_version
 from scheduler.errors import StateCorrupted
@@ -381,7 +381,7 @@ class Shard:
             if stored is None:
                 raise StateCorrupted(f"the store lists a change {live_key!r} that does not exist: delete the store")
             change = wire.live_from_bytes(stored)
-            due.append((instant, parse_instant(change.seen_at or ""), live_key, change))
+            due.append((instant, wire.accepted_at(change), live_key, change))
         for _, _, _, change in sorted(due, key=itemgetter(0, 1, 2)):
             self._commands.apply_change(step, change)
 

@@ -11,7 +11,7 @@ from scheduler.core.backfill import Backfill, Stretch
 from scheduler.core.calendars import Calendars, bound
 from scheduler.core.identity import occurrence_id
 from scheduler.core.model import Nominal, Origin, Run, Schedule
-from scheduler.core.time import format_instant, parse_instant
+from scheduler.core.time import format_instant
 from scheduler.errors import StateCorrupted
 from scheduler.wire.schedules import plan_from_bytes, schedule_to_bytes
 from scheduler.wire.text import instant_at, to_json, unreadable
@@ -131,23 +131,23 @@ def backfill_record(backfill: Backfill) -> bytes:
 
 def backfill_of(record: m.Live, calendars: Calendars) -> Backfill:
     """The backfill of its live record. Raises StateCorrupted when it is not a whole one."""
-    if not isinstance(record.definition, Raw) or not (
-        record.first and record.until and record.after and record.seen_at
-    ):
-        raise StateCorrupted(f"a backfill of {record.owner} has no range or no definition")
+    if not isinstance(record.definition, Raw):
+        raise _damaged(record, "without a definition")
     return Backfill(
         command_id=record.command_id or "",
         definition=bound(plan_from_bytes(bytes(record.definition)), calendars),
-        first=instant_at(record.first),
-        until=instant_at(record.until),
-        after=instant_at(record.after),
-        accepted_at=instant_at(record.seen_at),
+        first=_instant(record, "first", record.first),
+        until=_instant(record, "until", record.until),
+        after=_instant(record, "after", record.after),
+        accepted_at=accepted_at(record),
         per_s=record.per_s,
         only_missing=record.only_missing,
         counted=record.counted,
         informed=record.informed,
-        owed=tuple(instant_at(nominal) for nominal in record.owed),
-        ran=tuple(Stretch(instant_at(s.first), instant_at(s.last), s.attempt) for s in record.ran),
+        owed=tuple(_instant(record, "owed", nominal) for nominal in record.owed),
+        ran=tuple(
+            Stretch(_instant(record, "ran", s.first), _instant(record, "ran", s.last), s.attempt) for s in record.ran
+        ),
         dispatched=record.dispatched,
         left_out=record.left_out,
     )
@@ -169,9 +169,14 @@ def change_record(owner: str, command_id: str, value: bytes, effective_from: int
 
 def owed_nominal(record: m.Live) -> Nominal:
     """The nominal of an owed record. Raises StateCorrupted when it names none."""
-    if record.scheduled_for is None or record.available_at is None:
-        raise StateCorrupted(f"a live record of {record.owner} owes nothing: {record.kind} without an instant")
-    return Nominal(parse_instant(record.scheduled_for), parse_instant(record.available_at))
+    return Nominal(_instant(record, "scheduled_for", record.scheduled_for), available_at(record))
+
+
+def owed_instants(record: m.Live) -> tuple[int, ...]:
+    """Of which nominals a record of either kind of debt is, oldest first. Raises StateCorrupted when it names none."""
+    if record.runs:
+        return tuple(_instant(record, "runs", run.scheduled_for) for run in record.runs)
+    return (_instant(record, "scheduled_for", record.scheduled_for),)
 
 
 def catch_up_rest(record: m.Live, done: int) -> bytes:
@@ -181,8 +186,58 @@ def catch_up_rest(record: m.Live, done: int) -> bytes:
 
 
 def catch_up_runs(record: m.Live) -> list[Run]:
-    """The runs of a catch-up record, oldest first."""
+    """The runs of a catch-up record, oldest first. Raises StateCorrupted."""
     return [
-        Run(parse_instant(run.scheduled_for), parse_instant(run.available_at), Origin.CATCH_UP, run.stands_for)
+        Run(
+            _instant(record, "runs", run.scheduled_for),
+            _instant(record, "runs", run.available_at),
+            Origin.CATCH_UP,
+            run.stands_for,
+        )
         for run in record.runs
     ]
+
+
+# --- fields that a kind of record always has; StateCorrupted when a damaged one lacks them ---------------------------
+
+
+def change_key(record: m.Live) -> bytes:
+    """The key of a change for later."""
+    if record.command_id is None:
+        raise _damaged(record, "without command_id")
+    return live_key("change", record.owner, record.command_id)
+
+
+def version_of(record: m.Live) -> int:
+    """Of a debt or a backfill: which version of the definition it belongs to."""
+    if record.version is None:
+        raise _damaged(record, "without version")
+    return record.version
+
+
+def available_at(record: m.Live) -> int:
+    """When an owed nominal may run, or a change is to be decided; ms."""
+    return _instant(record, "available_at", record.available_at)
+
+
+def accepted_at(record: m.Live) -> int:
+    """When a backfill or a change was accepted, ms."""
+    return _instant(record, "seen_at", record.seen_at)
+
+
+def floor_of(record: m.Live) -> int:
+    """The instant of a floor record, ms."""
+    return _instant(record, "floor", record.floor)
+
+
+def _instant(record: m.Live, field: str, text: str | None) -> int:
+    if text is None:
+        raise _damaged(record, f"without {field}")
+    try:
+        return instant_at(text)
+    except ValueError as fault:
+        raise _damaged(record, f"{field}: {fault}") from fault
+
+
+def _damaged(record: m.Live, what: str) -> StateCorrupted:
+    return StateCorrupted(f"a live record of {record.owner} is damaged: {record.kind} {what}")

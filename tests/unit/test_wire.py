@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler import wire
+from scheduler.core.calendars import NO_CALENDARS
 from scheduler.core.due import Backlog, due_key, instant_end
 from scheduler.core.model import (
     Answer,
@@ -30,6 +31,9 @@ from scheduler.core.unplannable import Unplannable
 from scheduler.errors import StateCorrupted
 from topics import messages
 from topics.codec import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOW = 1_767_268_800_000
 INSTANTS = st.integers(0, 4_102_444_800_000)
@@ -232,10 +236,29 @@ def test_what_is_owed_comes_back() -> None:
     assert wire.schedule_from_bytes(bytes(rest.definition)) == one  # type: ignore[arg-type] # it was just frozen
 
 
-def test_an_owed_record_without_an_instant_is_corruption() -> None:
-    """It would never be dispatched."""
-    with pytest.raises(StateCorrupted, match="without an instant"):
-        wire.owed_nominal(messages.Live(kind="owed", owner="acme/a"))
+@pytest.mark.parametrize(
+    ("read", "fields", "why"),
+    [
+        (wire.owed_nominal, {"kind": "owed"}, "owed without scheduled_for"),
+        (wire.owed_nominal, {"kind": "owed", "scheduled_for": "2026-02-30T00:00:00Z"}, "owed scheduled_for: "),
+        (wire.owed_instants, {"kind": "catchup"}, "catchup without scheduled_for"),
+        (
+            wire.catch_up_runs,
+            {"kind": "catchup", "runs": [messages.OwedRun("soon", "late", 1)]},
+            "catchup runs: 'soon'",
+        ),
+        (wire.version_of, {"kind": "catchup"}, "catchup without version"),
+        (wire.available_at, {"kind": "change"}, "change without available_at"),
+        (wire.accepted_at, {"kind": "change", "seen_at": ""}, "change seen_at: "),
+        (wire.change_key, {"kind": "change"}, "change without command_id"),
+        (wire.floor_of, {"kind": "floor", "floor": "never"}, "floor floor: 'never'"),
+        (lambda live: wire.backfill_of(live, NO_CALENDARS), {"kind": "backfill"}, "backfill without a definition"),
+    ],
+)
+def test_a_damaged_live_record_is_corruption(read: Callable[[messages.Live], object], fields: Any, why: str) -> None:
+    """What its kind always has is lacking, or is no instant: never a ValueError, never an empty value instead."""
+    with pytest.raises(StateCorrupted, match=f"of acme/a is damaged: {why}"):
+        read(messages.Live(owner="acme/a", **fields))
 
 
 def test_live_keys_split_as_they_were_made() -> None:
