@@ -12,15 +12,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from scheduler.core.backfill import MOST_NOMINALS, Backfill, bounds
-from scheduler.core.calendars import NO_CALENDARS, Calendars, bare, instant_of_once
-from scheduler.core.command import MAX_PROBLEMS
-from scheduler.core.identity import command_digest, manual_occurrence_id
+from scheduler.core.calendars import bare, instant_of_once
+from scheduler.core.decide_backfill import cancel_backfill, end_backfills, start_backfill
+from scheduler.core.decision import (
+    Decision,
+    ManualRun,
+    Settled,
+    Situation,
+    count_settled,
+    existing,
+    leave,
+    paired,
+    refuse,
+    refuse_bad,
+)
+from scheduler.core.identity import manual_occurrence_id
 from scheduler.core.lifecycle import TRANSITIONS, Act, act_for
-from scheduler.core.model import Answer, Gone, Nominal, Schedule, Spec, State
+from scheduler.core.memory import remembering, repeat
+from scheduler.core.model import Gone, Nominal, Schedule, Spec, State
 from scheduler.core.policy import NOTHING_OWED, Look, Settlement, nominal_at, reached_as, settle
 from scheduler.core.problem import Problem
 from scheduler.core.spec import SpecContext, changed_fields, parse_spec
@@ -29,91 +40,22 @@ from scheduler.core.time import format_instant
 if TYPE_CHECKING:
     from scheduler.core.command import Command
 
-REMEMBERED = 8  # command ids with their answers
-REMEMBERED_DIGESTS = 56  # older ids, known only to be old
-_DIGEST = 8
 PUT_OFF = frozenset({"update", "pause", "resume", "cancel", "delete"})  # verbs that may take effect later
 _RESCHEDULING = frozenset({"priority", "window_ms"})  # fields a due-index key depends on besides the version's
-
-
-Settled = tuple[tuple[Schedule, Settlement], ...]
-"""What became of nominals, each beside the definition they belong to."""
-
-
-class Debt(Struct, frozen=True):
-    """Something a schedule still owes outside its next nominal: one record of the `live` topic."""
-
-    key: str
-    version: int
-    nominals: tuple[int, ...]
-
-
-class Situation(Struct, frozen=True, kw_only=True):
-    """Everything a decision may depend on. `position` is the first undecided nominal (of a paused
-    schedule: the first after its floor), None if there is none. `kept_since`: dispatches before may be forgotten.
-    """
-
-    schedule: Schedule | None
-    position: int | None
-    look: Look
-    appended_at: int
-    next_version: int = 1
-    debts: tuple[Debt, ...] = ()
-    calendars: Calendars = NO_CALENDARS
-    backfills: tuple[Backfill, ...] = ()
-    kept_since: int | None = None
-
-
-class ManualRun(Struct, frozen=True, kw_only=True):
-    """`trigger`: one dispatch named after its command; without a payload of its own it carries the schedule's."""
-
-    command_id: str
-    payload: bytes | None
-
-
-class Decision(Struct, frozen=True, kw_only=True):
-    """The answer and what the shard must do for it. `settled` pairs the definition with what became of its nominals.
-
-    `later` is the instant at which the command is to be decided again, by `decide_due`.
-    """
-
-    accepted: bool
-    code: str
-    message: str
-    before: Schedule | None = None
-    after: Schedule | None = None
-    save: bool = False
-    delete: bool = False
-    revised: bool = False
-    settled: tuple[tuple[Schedule, Settlement], ...] = ()
-    manual: ManualRun | None = None
-    drop_debts: bool = False
-    freeze_debts: bool = False
-    backfill: Backfill | None = None
-    end_backfills: bool = False
-    later: int | None = None
-    drop_changes: bool = False
-    effective_at: int | None = None
-    occurrence_id: str | None = None
-    counts: tuple[tuple[str, int], ...] = ()
-    preview: tuple[Nominal, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-    repeated: Answer | None = None
 
 
 def decide(command: Command, situation: Situation) -> Decision:
     """Answer one command; see the module's docstring for the law."""
     schedule = situation.schedule
     if command.problems:
-        return _refuse_bad(command, situation, command.problems + _spec_problems(command, situation))
+        return refuse_bad(command, situation, command.problems + _spec_problems(command, situation))
     if schedule is not None:
-        known = _repeat(command, schedule)
+        known = repeat(command, schedule)
         if known is not None:
             return known
         refused = _conflict(command, situation, schedule)
         if refused is not None:
-            return refused if command.dry_run else _remembering(command, situation, refused)
+            return refused if command.dry_run else remembering(command, situation, refused)
     act = act_for(command.verb, schedule.state if schedule else None)
     is_put_off = (
         command.effective_from is not None and command.effective_from > situation.look.now and command.verb != "create"
@@ -129,7 +71,7 @@ def decide(command: Command, situation: Situation) -> Decision:
             decision, save=False, delete=False, revised=False, settled=(), manual=None, drop_debts=False,
             freeze_debts=False, end_backfills=False, later=None, drop_changes=False,
         )  # fmt: skip
-    return _remembering(command, situation, decision)
+    return remembering(command, situation, decision)
 
 
 def decide_due(command: Command, situation: Situation) -> Decision:
@@ -140,7 +82,7 @@ def decide_due(command: Command, situation: Situation) -> Decision:
     """
     schedule = situation.schedule
     if command.problems:
-        return _refuse_bad(command, situation, command.problems)
+        return refuse_bad(command, situation, command.problems)
     refused = None if schedule is None else _conflict(command, situation, schedule)
     if refused is not None:
         return refused
@@ -152,7 +94,7 @@ def _conflict(command: Command, situation: Situation, schedule: Schedule) -> Dec
     if command.expected_revision is None or command.expected_revision == schedule.revision:
         return None
     text = f"revision is {schedule.revision}, not {command.expected_revision}: read it again and decide anew"
-    return _refuse(command, situation, "revision_conflict", text)
+    return refuse(command, situation, "revision_conflict", text)
 
 
 def _put_off(command: Command, situation: Situation, act: Act) -> Decision:
@@ -160,14 +102,14 @@ def _put_off(command: Command, situation: Situation, act: Act) -> Decision:
     at = command.effective_from
     if command.verb not in PUT_OFF or at is None:
         text = f"effective_from of a {command.verb} must not lie in the future; send it when it is to count"
-        return _refuse_bad(command, situation, (Problem("effective_from", "not_supported", text),))
+        return refuse_bad(command, situation, (Problem("effective_from", "not_supported", text),))
     then = replace(
         situation, position=None, debts=(), backfills=(), appended_at=at, look=replace(situation.look, now=at)
     )
     outcome = _HANDLERS[act](command, then, act)
     if not outcome.accepted:
         return outcome
-    schedule = _existing(situation)
+    schedule = existing(situation)
     planned = () if outcome.after is None or outcome.delete else _planned(outcome.after, at, command.preview)
     return Decision(
         accepted=True,
@@ -192,10 +134,10 @@ def _create(command: Command, situation: Situation, _act: Act) -> Decision:
         command.spec or {}, SpecContext(command.schedule_id, effective_at, calendars=situation.calendars)
     )
     if parsed.spec is None:
-        return _refuse_bad(command, situation, parsed.problems)
+        return refuse_bad(command, situation, parsed.problems)
     fault = _in_the_past(parsed.spec, situation)
     if fault is not None:
-        return _refuse_bad(command, situation, (fault,))
+        return refuse_bad(command, situation, (fault,))
     schedule = Schedule(
         schedule_id=command.schedule_id,
         state=State.ACTIVE,
@@ -213,33 +155,33 @@ def _create(command: Command, situation: Situation, _act: Act) -> Decision:
 
 
 def _compare(command: Command, situation: Situation, act: Act) -> Decision:
-    schedule = _existing(situation)
+    schedule = existing(situation)
     # A create states the whole definition: only the old rule's grid may be kept, nothing else of the old definition.
     kept = Spec(trigger=bare(schedule.spec.trigger))
     context = SpecContext(command.schedule_id, schedule.effective_at, kept, situation.calendars)
     parsed = parse_spec(command.spec or {}, context)
     if parsed.spec is None:
-        return _refuse_bad(command, situation, parsed.problems)
+        return refuse_bad(command, situation, parsed.problems)
     same = parsed.spec == schedule.spec and schedule.state in (State.ACTIVE, State.PAUSED)
     if same:
-        return _kept(schedule, "unchanged", "this schedule exists with the same definition", parsed.warnings)
+        return leave(schedule, "unchanged", "this schedule exists with the same definition", parsed.warnings)
     differing = ", ".join(changed_fields(schedule.spec, parsed.spec)) or f"state {schedule.state}"
     way = "delete it first" if schedule.state is State.CANCELLED else "use update, or delete it first"
-    return _refuse(command, situation, act.value, f"exists and differs in {differing}: {way}")
+    return refuse(command, situation, act.value, f"exists and differs in {differing}: {way}")
 
 
 def _update(command: Command, situation: Situation, act: Act) -> Decision:
-    before = _existing(situation)
+    before = existing(situation)
     now = situation.look.now
     parsed = parse_spec(command.spec or {}, SpecContext(command.schedule_id, now, before.spec, situation.calendars))
     spec = parsed.spec
     if spec is None:
-        return _refuse_bad(command, situation, parsed.problems)
+        return refuse_bad(command, situation, parsed.problems)
     if spec == before.spec and act is not Act.REARM:
-        return _kept(before, "unchanged", "the definition is already so", parsed.warnings)
+        return leave(before, "unchanged", "the definition is already so", parsed.warnings)
     fault = _in_the_past(spec, situation) if spec.trigger != before.spec.trigger else None
     if fault is not None:
-        return _refuse_bad(command, situation, (fault,))
+        return refuse_bad(command, situation, (fault,))
     same_meaning = spec.same_meaning(before.spec)
     rescheduled = not same_meaning or any(getattr(spec, f) != getattr(before.spec, f) for f in _RESCHEDULING)
     after = replace(
@@ -285,10 +227,10 @@ def _armed(
     is_idle = before is not None and before.state not in (State.ACTIVE, State.PAUSED)
     if passed is None and after.next_after(now if is_idle else after.floor) is None:
         text = "this definition never fires after now" + (": its end is reached first" if after.spec.end else "")
-        return _refuse_bad(command, situation, (Problem("spec.trigger", "never_fires", text),))
+        return refuse_bad(command, situation, (Problem("spec.trigger", "never_fires", text),))
     settled: Settled = ()
     if before is not None:
-        settled = _settled(before, _settle_old(command, situation, before))
+        settled = paired(before, _settle_old(command, situation, before))
         if command.supersede:
             settled += _end_debts(situation, before, "cancelled", "superseded")
     late = NOTHING_OWED
@@ -300,7 +242,8 @@ def _armed(
             after, late = undecided, NOTHING_OWED  # still in its window: it waits in the due index as any other
         elif not late.catch_up:
             after = replace(after, state=State.COMPLETED, completed_at=now)
-        settled += _settled(after, late)
+        settled += paired(after, late)
+    is_plain = before is None and late == NOTHING_OWED
     return Decision(
         accepted=True,
         code="created" if before is None else "updated",
@@ -313,7 +256,7 @@ def _armed(
         drop_debts=command.supersede,
         freeze_debts=before is not None and after.version != before.version and not command.supersede,
         effective_at=after.effective_at,
-        counts=() if before is None and late == NOTHING_OWED else _counts(settled, situation, drop=command.supersede),
+        counts=() if is_plain else count_settled(settled, situation, drop=command.supersede),
         warnings=warnings,
     )
 
@@ -329,15 +272,15 @@ def _settle_old(command: Command, situation: Situation, before: Schedule) -> Set
 
 
 def _pause(command: Command, situation: Situation, act: Act) -> Decision:
-    before = _existing(situation)
+    before = existing(situation)
     now = situation.look.now
-    settled = _settled(before, _reached(situation, before, "suppressed", "paused"))
+    settled = paired(before, _reached(situation, before, "suppressed", "paused"))
     settled += _end_debts(situation, before, "suppressed", "paused")
     return _changed(command, situation, act, replace(before, floor=max(before.floor, now)), settled)
 
 
 def _resume(command: Command, situation: Situation, act: Act) -> Decision:
-    before = _existing(situation)
+    before = existing(situation)
     now = situation.look.now
     owed = _reached(situation, before, "suppressed", "paused")
     if command.catch_up:
@@ -351,25 +294,25 @@ def _resume(command: Command, situation: Situation, act: Act) -> Decision:
     after = replace(before, floor=max(before.floor, now))
     if after.broken_reason is None and after.next_after(now) is None and not owed.catch_up and not owed.waiting:
         after = replace(after, completed_at=now)
-    return _changed(command, situation, act, after, _settled(before, owed))
+    return _changed(command, situation, act, after, paired(before, owed))
 
 
 def _cancel(command: Command, situation: Situation, act: Act) -> Decision:
-    before = _existing(situation)
+    before = existing(situation)
     settled = _final_settlement(situation, before, "cancelled")
     after = replace(before, floor=max(before.floor, situation.look.now), completed_at=None)
     return _changed(command, situation, act, after, settled)
 
 
 def _delete(command: Command, situation: Situation, act: Act) -> Decision:
-    before = _existing(situation)
+    before = existing(situation)
     settled = _final_settlement(situation, before, "deleted")
     return replace(_changed(command, situation, act, before, settled), save=False, delete=True)
 
 
 def _changed(command: Command, situation: Situation, act: Act, after: Schedule, settled: Settled) -> Decision:
     """A change of state alone: the definition and its version stay."""
-    before = _existing(situation)
+    before = existing(situation)
     now = situation.look.now
     state = TRANSITIONS.get(act, before.state)
     if state is State.ACTIVE and after.completed_at is not None:
@@ -385,7 +328,7 @@ def _changed(command: Command, situation: Situation, act: Act, after: Schedule, 
         reason=command.reason,
     )
     drop = act in (Act.PAUSE, Act.CANCEL, Act.DELETE)
-    counts = _counts(settled, situation, drop=drop)
+    counts = count_settled(settled, situation, drop=drop)
     return Decision(
         accepted=True,
         code=act.value,
@@ -403,90 +346,8 @@ def _changed(command: Command, situation: Situation, act: Act, after: Schedule, 
     )
 
 
-def _backfill(command: Command, situation: Situation, act: Act) -> Decision:
-    """Fix the range and the definition; what ran of it is looked up before anything is dispatched."""
-    schedule = _existing(situation)
-    now = situation.look.now
-    since, asked = command.since or 0, command.until or 0
-    if since > now:
-        text = "lies in the future: a backfill is for nominals that have passed, later ones run by themselves"
-        return _refuse_bad(command, situation, (Problem("from", "bad_field", text),))
-    first, until = bounds(schedule, since, asked, situation.position, now)
-    count = schedule.spec.trigger.count_between(first - 1, until - 1)
-    problems = _range_problems(command, situation, first, count)
-    if problems:
-        return _refuse_bad(command, situation, problems)
-    warnings: tuple[Problem, ...] = ()
-    if asked > until and schedule.spec.trigger.count_between(until - 1, asked - 1):
-        text = f"cut to {format_instant(until)}: later nominals are the schedule's own, or outside its start and end"
-        warnings = (Problem("until", "cut", text),)
-    if not count:
-        return _kept(schedule, "unchanged", "the range names nothing that could be run", warnings)
-    if any(b.overlaps(first, until) or b.command_id == command.command_id for b in situation.backfills):
-        text = "a backfill of an overlapping range is running; wait for its end, or send cancel-backfill"
-        return _refuse(command, situation, "backfill_running", text)
-    owed = {n for debt in situation.debts for n in debt.nominals if first <= n < until}
-    backfill = Backfill(
-        command_id=command.command_id,
-        definition=replace(schedule, recent=(), older=""),
-        first=first,
-        until=until,
-        after=first - 1,
-        accepted_at=now,
-        per_s=command.per_s,
-        only_missing=command.only_missing,
-        counted=command.dry_run,
-        owed=tuple(sorted(owed)),
-    )
-    then = "held until it is resumed" if schedule.state is State.PAUSED else "they run as fast as the budgets allow"
-    return Decision(
-        accepted=True,
-        code=act.value,
-        message=f"{count} nominals in the range; once it is known which of them ran, {then}",
-        before=schedule,
-        after=schedule,
-        backfill=backfill,
-        effective_at=now,
-        counts=(("nominals", count),),
-        warnings=warnings,
-    )
-
-
-def _range_problems(command: Command, situation: Situation, first: int, count: int) -> tuple[Problem, ...]:
-    problems: tuple[Problem, ...] = ()
-    kept_since = situation.kept_since
-    if command.only_missing and count and kept_since is not None and first < kept_since:
-        text = (
-            f"which nominals ran is known since {format_instant(kept_since)} only (the retention of the dispatch "
-            "topics): begin later, or send only_missing: false to run all of them"
-        )
-        problems = (Problem("from", "too_old", text),)
-    if count > MOST_NOMINALS:
-        text = f"the range names {count} nominals; at most {MOST_NOMINALS} in one backfill: split it"
-        problems += (Problem("until", "too_many", text),)
-    return problems
-
-
-def _cancel_backfill(_command: Command, situation: Situation, act: Act) -> Decision:
-    schedule = _existing(situation)
-    if not situation.backfills:
-        return _kept(schedule, "unchanged", "no backfill of it is running")
-    settled = _end_backfills(situation, "backfill_cancelled")
-    return Decision(
-        accepted=True,
-        code=act.value,
-        message="what the backfill had still to run is cancelled",
-        before=schedule,
-        after=schedule,
-        settled=settled,
-        end_backfills=True,
-        effective_at=situation.look.now,
-        counts=_counts(settled, situation, drop=True),
-    )
-
-
 def _run(command: Command, situation: Situation, act: Act) -> Decision:
-    schedule = _existing(situation)
+    schedule = existing(situation)
     return Decision(
         accepted=True,
         code=act.value,
@@ -507,11 +368,11 @@ def _show(command: Command, situation: Situation, act: Act) -> Decision:
         context = SpecContext(command.schedule_id, now, schedule.spec if schedule else None, situation.calendars)
         parsed = parse_spec(command.spec, context)
         if parsed.spec is None:
-            return _refuse_bad(command, situation, parsed.problems)
+            return refuse_bad(command, situation, parsed.problems)
         warnings = parsed.warnings
         shown = _draft(command, situation, parsed.spec)
     elif schedule is None:
-        return _refuse(command, situation, "not_found", "no such schedule; give a spec to preview a new one")
+        return refuse(command, situation, "not_found", "no such schedule; give a spec to preview a new one")
     else:
         shown = schedule
     planned = _planned(shown, now, command.preview or 5)
@@ -528,16 +389,16 @@ def _show(command: Command, situation: Situation, act: Act) -> Decision:
 
 
 def _no_change(_command: Command, situation: Situation, act: Act) -> Decision:
-    schedule = _existing(situation)
-    return _kept(schedule, act.value, f"it is {schedule.state} already")
+    schedule = existing(situation)
+    return leave(schedule, act.value, f"it is {schedule.state} already")
 
 
 def _not_possible(command: Command, situation: Situation, act: Act) -> Decision:
     if act is Act.NOT_FOUND:
         text = f"no schedule is called {command.schedule_id!r}: create it first"
     else:
-        text = f"{command.verb} is not possible while it is {_existing(situation).state}"
-    return _refuse(command, situation, act.value, text)
+        text = f"{command.verb} is not possible while it is {existing(situation).state}"
+    return refuse(command, situation, act.value, text)
 
 
 _HANDLERS = {
@@ -551,8 +412,8 @@ _HANDLERS = {
     Act.DELETE: _delete,
     Act.RUN: _run,
     Act.SHOW: _show,
-    Act.BACKFILL: _backfill,
-    Act.CANCEL_BACKFILL: _cancel_backfill,
+    Act.BACKFILL: start_backfill,
+    Act.CANCEL_BACKFILL: cancel_backfill,
     Act.UNCHANGED: _no_change,
     Act.NOT_FOUND: _not_possible,
     Act.NOT_ALLOWED: _not_possible,
@@ -560,12 +421,6 @@ _HANDLERS = {
 
 
 # --- shared pieces --------------------------------------------------------------------------------------------------
-
-
-def _existing(situation: Situation) -> Schedule:
-    if situation.schedule is None:
-        raise AssertionError("the lifecycle table led an absent schedule to a handler for present ones")
-    return situation.schedule
 
 
 def _draft(command: Command, situation: Situation, spec: Spec) -> Schedule:
@@ -595,10 +450,6 @@ def _just_passed(schedule: Schedule, now: int) -> int | None:
     return replace(schedule, floor=at - 1).next_after(at - 1)  # None outside of start and end
 
 
-def _settled(definition: Schedule, settlement: Settlement) -> Settled:
-    return () if settlement == NOTHING_OWED else ((definition, settlement),)
-
-
 def _reached(situation: Situation, before: Schedule, state: str, reason: str) -> Settlement:
     """All reached and undecided nominals, ended by a change."""
     return Settlement(gone=reached_as(state, reason, before, situation.position, situation.look.now))
@@ -606,21 +457,11 @@ def _reached(situation: Situation, before: Schedule, state: str, reason: str) ->
 
 def _final_settlement(situation: Situation, before: Schedule, reason: str) -> Settled:
     """What cancel and delete leave behind: a paused one's nominals were suppressed, an active one's are cancelled."""
-    backfills = _end_backfills(situation, reason)
+    backfills = end_backfills(situation, reason)
     if before.state is State.PAUSED:
-        return _settled(before, _reached(situation, before, "suppressed", "paused")) + backfills
-    ended = _settled(before, _reached(situation, before, "cancelled", reason))
+        return paired(before, _reached(situation, before, "suppressed", "paused")) + backfills
+    ended = paired(before, _reached(situation, before, "cancelled", reason))
     return ended + _end_debts(situation, before, "cancelled", reason) + backfills
-
-
-def _end_backfills(situation: Situation, reason: str) -> Settled:
-    """What backfills had still to run; of one that does not know yet what ran, nothing can be said."""
-    ended: Settled = ()
-    for backfill in situation.backfills:
-        left = backfill.left() if backfill.informed else None
-        if left is not None:
-            ended += _settled(backfill.definition, Settlement(gone=(replace(left, reason=reason),)))
-    return ended
 
 
 def _end_debts(situation: Situation, before: Schedule, state: str, reason: str) -> Settled:
@@ -629,22 +470,8 @@ def _end_debts(situation: Situation, before: Schedule, state: str, reason: str) 
     for debt in situation.debts:
         if debt.nominals:
             gone = Gone(state, reason, len(debt.nominals), min(debt.nominals), max(debt.nominals))
-            ended += _settled(replace(before, version=debt.version), Settlement(gone=(gone,)))
+            ended += paired(replace(before, version=debt.version), Settlement(gone=(gone,)))
     return ended
-
-
-def _counts(settled: Settled, situation: Situation, *, drop: bool) -> tuple[tuple[str, int], ...]:
-    counts: dict[str, int] = {}
-    kept = 0 if drop else sum(len(debt.nominals) for debt in situation.debts)
-    for _, part in settled:
-        kept += len(part.waiting) + len(part.catch_up)
-        if part.runs:
-            counts["dispatched"] = counts.get("dispatched", 0) + len(part.runs)
-        for gone in part.gone:
-            counts[gone.state] = counts.get(gone.state, 0) + gone.count
-    if kept:
-        counts["kept"] = kept
-    return tuple(sorted(counts.items()))
 
 
 def _planned(schedule: Schedule, now: int, count: int) -> tuple[Nominal, ...]:
@@ -658,28 +485,6 @@ def _planned(schedule: Schedule, now: int, count: int) -> tuple[Nominal, ...]:
     return tuple(planned)
 
 
-def _kept(schedule: Schedule, code: str, message: str, warnings: tuple[Problem, ...] = ()) -> Decision:
-    return Decision(
-        accepted=True, code=code, message=message, before=schedule, after=schedule, warnings=warnings,
-        effective_at=schedule.effective_at,
-    )  # fmt: skip
-
-
-def _refuse(
-    command: Command, situation: Situation, code: str, message: str, problems: tuple[Problem, ...] = ()
-) -> Decision:
-    return Decision(
-        accepted=False, code=code, message=message, before=situation.schedule, after=situation.schedule,
-        problems=problems, warnings=command.warnings,
-    )  # fmt: skip
-
-
-def _refuse_bad(command: Command, situation: Situation, problems: tuple[Problem, ...]) -> Decision:
-    """Mistakes in the command itself, all at once."""
-    problems = problems[:MAX_PROBLEMS]
-    return _refuse(command, situation, problems[0].code, _summary(problems), problems)
-
-
 def _spec_problems(command: Command, situation: Situation) -> tuple[Problem, ...]:
     """The mistakes of the definition in a command that is refused anyway, so that its sender sees them all."""
     if command.spec is None or command.verb not in ("create", "update", "preview"):
@@ -687,14 +492,6 @@ def _spec_problems(command: Command, situation: Situation) -> tuple[Problem, ...
     previous = situation.schedule.spec if situation.schedule and command.verb != "create" else None
     context = SpecContext(command.schedule_id, situation.look.now, previous, situation.calendars)
     return parse_spec(command.spec, context).problems
-
-
-def _summary(problems: tuple[Problem, ...]) -> str:
-    return "; ".join(p.message if _names_its_field(p) else f"{p.field}: {p.message}" for p in problems)
-
-
-def _names_its_field(problem: Problem) -> bool:
-    return not problem.field or problem.message.startswith(f"{problem.field}:")
 
 
 def _next_sentence(schedule: Schedule, late: Settlement) -> str:
@@ -722,54 +519,3 @@ def _change_sentence(act: Act, after: Schedule, counts: tuple[tuple[str, int], .
         done = f"no longer paused, but broken ({after.broken_reason}): update it"
     settled = ", ".join(f"{count} {what}" for what, count in counts)
     return f"{done} ({settled})" if settled else done
-
-
-# --- what a schedule remembers of its commands ----------------------------------------------------------------------
-
-
-def _repeat(command: Command, schedule: Schedule) -> Decision | None:
-    for answer in schedule.recent:
-        if answer.command_id == command.command_id:
-            return Decision(
-                accepted=answer.accepted, code=answer.code, message=answer.message, before=schedule, after=schedule,
-                repeated=answer, effective_at=answer.effective_at, occurrence_id=answer.occurrence_id,
-                counts=answer.counts,
-            )  # fmt: skip
-    if schedule.older:
-        digest = command_digest(command.command_id)
-        known = schedule.older
-        if any(known[i : i + _DIGEST] == digest for i in range(0, len(known), _DIGEST)):
-            return Decision(
-                accepted=False, code="stale_command", before=schedule, after=schedule,
-                message="this command was answered long ago and newer ones came after it; use a new command_id",
-            )  # fmt: skip
-    return None
-
-
-_FORGOTTEN = frozenset({"bad_field", "not_found", "stale_command", "previewed"})
-
-
-def _remembering(command: Command, situation: Situation, decision: Decision) -> Decision:
-    """Add the answer to what the schedule remembers, for a repeat; bad and read-only commands leave none."""
-    after = decision.after
-    if after is None or decision.delete or decision.problems or decision.code in _FORGOTTEN:
-        return decision
-    answer = Answer(
-        command_id=command.command_id,
-        command=command.verb,
-        accepted=decision.accepted,
-        code=decision.code,
-        message=decision.message,
-        at=situation.look.now,
-        version=after.version,
-        revision=after.revision,
-        effective_at=decision.effective_at,
-        occurrence_id=decision.occurrence_id,
-        counts=decision.counts,
-    )
-    recent = (*after.recent, answer)
-    older = after.older
-    if len(recent) > REMEMBERED:
-        older = (older + command_digest(recent[0].command_id))[-REMEMBERED_DIGESTS * _DIGEST :]
-        recent = recent[1:]
-    return replace(decision, after=replace(after, recent=recent, older=older), save=True)

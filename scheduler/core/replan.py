@@ -18,7 +18,7 @@ from scheduler.core.calendared import Calendared
 from scheduler.core.calendars import CALENDAR_FAULT, bare, planned_by, rebound
 from scheduler.core.cron import Cron
 from scheduler.core.cron_search import Search
-from scheduler.core.decide import Decision
+from scheduler.core.decision import Decision
 from scheduler.core.model import Schedule, State
 from scheduler.core.policy import NOTHING_OWED, Look, Settlement, reached_as, settle
 from scheduler.core.trigger import Once
@@ -27,7 +27,7 @@ from scheduler.core.zone_marks import zone_before
 from scheduler.core.zones import find_zone
 
 if TYPE_CHECKING:
-    from scheduler.core.decide import Situation
+    from scheduler.core.decision import Situation
     from scheduler.core.protocol import Trigger
     from scheduler.core.zone_marks import ZoneMark
     from scheduler.core.zones import Zone

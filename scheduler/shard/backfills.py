@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from scheduler import wire
 from scheduler.core.backfill import inform
 from scheduler.core.command import Command
-from scheduler.core.decide import Decision
+from scheduler.core.decision import Decision
 from scheduler.core.identity import tenant_of
 from scheduler.core.lifecycle import Act
 from scheduler.core.model import State

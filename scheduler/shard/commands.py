@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from scheduler import wire
 from scheduler.core.calendars import Calendars, planned_by
 from scheduler.core.command import Command, parse_command
-from scheduler.core.decide import Debt, Decision, ManualRun, Situation, decide, decide_due
+from scheduler.core.decide import decide, decide_due
+from scheduler.core.decision import Debt, Decision, ManualRun, Situation
 from scheduler.core.due import look_at, position
 from scheduler.core.model import Schedule, State
 from scheduler.core.policy import Look, Rules

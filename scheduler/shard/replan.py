@@ -19,7 +19,7 @@ from scheduler.core.replan import by_calendar, by_zone
 from scheduler.shard import keys
 
 if TYPE_CHECKING:
-    from scheduler.core.decide import Decision, Situation
+    from scheduler.core.decision import Decision, Situation
     from scheduler.core.record import ShardRecord
     from scheduler.core.zone_marks import ZoneMark
     from scheduler.shard.commands import Commands

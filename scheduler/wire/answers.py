@@ -15,7 +15,7 @@ from topics import messages as m
 
 if TYPE_CHECKING:
     from scheduler.core.command import Command
-    from scheduler.core.decide import Decision
+    from scheduler.core.decision import Decision
     from scheduler.core.model import Gone, Schedule
     from scheduler.core.problem import Problem
 
