@@ -126,7 +126,7 @@ def test_each_occurrence_is_handled_once_through_a_kill_and_repeats(
     with Ledger(path) as ledger:
         assert all(ledger.knows(one.occurrence_id) for one in expected)
     assert f"{remaining} handled" in second.stderr.decode()
-    assert all(b'"precise": 1.50' in line for line in lines)
+    assert all(b'"precise":1.50' in line for line in lines)
     assert all(line["lag_ms"] > 0 for line in printed)
 
 
