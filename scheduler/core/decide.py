@@ -17,7 +17,9 @@ from msgspec.structs import replace
 from scheduler.core.calendars import bare, instant_of_once
 from scheduler.core.decide_backfill import cancel_backfill, end_backfills, start_backfill
 from scheduler.core.decision import (
+    NO_EFFECTS,
     Decision,
+    Effects,
     ManualRun,
     Settled,
     Situation,
@@ -61,16 +63,13 @@ def decide(command: Command, situation: Situation) -> Decision:
         command.effective_from is not None and command.effective_from > situation.look.now and command.verb != "create"
     )
     decision = (_put_off if is_put_off else _HANDLERS[act])(command, situation, act)
-    is_left = decision.after is not None and decision.accepted and not decision.delete
+    is_left = decision.after is not None and decision.accepted and not decision.effects.delete
     if command.preview and not decision.preview and decision.after is not None and is_left:
         decision = replace(decision, preview=_planned(decision.after, situation.look.now, command.preview))
     if command.warnings:
         decision = replace(decision, warnings=command.warnings + decision.warnings)
     if command.dry_run:
-        return replace(
-            decision, save=False, delete=False, revised=False, settled=(), manual=None, drop_debts=False,
-            freeze_debts=False, end_backfills=False, later=None, drop_changes=False,
-        )  # fmt: skip
+        return replace(decision, effects=NO_EFFECTS)
     return remembering(command, situation, decision)
 
 
@@ -110,14 +109,14 @@ def _put_off(command: Command, situation: Situation, act: Act) -> Decision:
     if not outcome.accepted:
         return outcome
     schedule = existing(situation)
-    planned = () if outcome.after is None or outcome.delete else _planned(outcome.after, at, command.preview)
+    planned = () if outcome.after is None or outcome.effects.delete else _planned(outcome.after, at, command.preview)
     return Decision(
         accepted=True,
         code="planned",
         message=f"the {command.verb} counts from {format_instant(at)}; cancel and delete drop it",
         before=schedule,
         after=schedule,
-        later=at,
+        effects=Effects(later=at),
         effective_at=at,
         preview=planned,
         warnings=outcome.warnings,
@@ -206,8 +205,7 @@ def _update(command: Command, situation: Situation, act: Act) -> Decision:
         message="updated; the version stays, since the meaning did not change",
         before=before,
         after=after,
-        save=True,
-        revised=True,
+        effects=Effects(save=True, revised=True),
         effective_at=now,
         warnings=parsed.warnings,
     )
@@ -250,11 +248,13 @@ def _armed(
         message=_next_sentence(after, late),
         before=before,
         after=after,
-        save=True,
-        revised=True,
-        settled=settled,
-        drop_debts=command.supersede,
-        freeze_debts=before is not None and after.version != before.version and not command.supersede,
+        effects=Effects(
+            save=True,
+            revised=True,
+            settled=settled,
+            drop_debts=command.supersede,
+            freeze_debts=before is not None and after.version != before.version and not command.supersede,
+        ),
         effective_at=after.effective_at,
         counts=() if is_plain else count_settled(settled, situation, drop=command.supersede),
         warnings=warnings,
@@ -307,7 +307,8 @@ def _cancel(command: Command, situation: Situation, act: Act) -> Decision:
 def _delete(command: Command, situation: Situation, act: Act) -> Decision:
     before = existing(situation)
     settled = _final_settlement(situation, before, "deleted")
-    return replace(_changed(command, situation, act, before, settled), save=False, delete=True)
+    decision = _changed(command, situation, act, before, settled)
+    return replace(decision, effects=replace(decision.effects, save=False, delete=True))
 
 
 def _changed(command: Command, situation: Situation, act: Act, after: Schedule, settled: Settled) -> Decision:
@@ -335,12 +336,14 @@ def _changed(command: Command, situation: Situation, act: Act, after: Schedule, 
         message=_change_sentence(act, after, counts),
         before=before,
         after=after,
-        save=True,
-        revised=True,
-        settled=settled,
-        drop_debts=drop,
-        end_backfills=act in (Act.CANCEL, Act.DELETE),
-        drop_changes=act in (Act.CANCEL, Act.DELETE),
+        effects=Effects(
+            save=True,
+            revised=True,
+            settled=settled,
+            drop_debts=drop,
+            end_backfills=act in (Act.CANCEL, Act.DELETE),
+            drop_changes=act in (Act.CANCEL, Act.DELETE),
+        ),
         effective_at=now,
         counts=counts,
     )
@@ -354,7 +357,7 @@ def _run(command: Command, situation: Situation, act: Act) -> Decision:
         message="one run was put on its dispatch topic",
         before=schedule,
         after=schedule,
-        manual=ManualRun(command_id=command.command_id, payload=command.payload),
+        effects=Effects(manual=ManualRun(command_id=command.command_id, payload=command.payload)),
         effective_at=situation.look.now,
         occurrence_id=manual_occurrence_id(schedule.schedule_id, schedule.version, command.command_id),
     )

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from scheduler.core.backfill import MOST_NOMINALS, Backfill, bounds
 from scheduler.core.decision import (
     Decision,
+    Effects,
     Settled,
     Situation,
     count_settled,
@@ -103,8 +104,7 @@ def cancel_backfill(_command: Command, situation: Situation, act: Act) -> Decisi
         message="what the backfill had still to run is cancelled",
         before=schedule,
         after=schedule,
-        settled=settled,
-        end_backfills=True,
+        effects=Effects(settled=settled, end_backfills=True),
         effective_at=situation.look.now,
         counts=count_settled(settled, situation, drop=True),
     )

@@ -51,10 +51,31 @@ class ManualRun(Struct, frozen=True, kw_only=True):
     payload: bytes | None
 
 
-class Decision(Struct, frozen=True, kw_only=True):
-    """The answer and what the shard must do for it. `settled` pairs the definition with what became of its nominals.
+class Effects(Struct, frozen=True, kw_only=True):
+    """What the shard must do for a decision. `settled` pairs the definition with what became of its nominals.
 
     `later` is the instant at which the command is to be decided again, by `decide_due`.
+    """
+
+    save: bool = False
+    delete: bool = False
+    revised: bool = False
+    settled: Settled = ()
+    manual: ManualRun | None = None
+    drop_debts: bool = False
+    freeze_debts: bool = False
+    end_backfills: bool = False
+    later: int | None = None
+    drop_changes: bool = False
+
+
+NO_EFFECTS = Effects()
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """The answer, and its effects: a dry run has none.
+
+    `backfill` is no effect: one that is only counted is a dry run's too, which is answered when it is known what ran.
     """
 
     accepted: bool
@@ -62,17 +83,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     message: str
     before: Schedule | None = None
     after: Schedule | None = None
-    save: bool = False
-    delete: bool = False
-    revised: bool = False
-    settled: tuple[tuple[Schedule, Settlement], ...] = ()
-    manual: ManualRun | None = None
-    drop_debts: bool = False
-    freeze_debts: bool = False
+    effects: Effects = NO_EFFECTS
     backfill: Backfill | None = None
-    end_backfills: bool = False
-    later: int | None = None
-    drop_changes: bool = False
     effective_at: int | None = None
     occurrence_id: str | None = None
     counts: tuple[tuple[str, int], ...] = ()

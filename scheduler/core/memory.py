@@ -46,7 +46,7 @@ _FORGOTTEN = frozenset({"bad_field", "not_found", "stale_command", "previewed"})
 def remembering(command: Command, situation: Situation, decision: Decision) -> Decision:
     """Add the answer to what the schedule remembers, for a repeat; bad and read-only commands leave none."""
     after = decision.after
-    if after is None or decision.delete or decision.problems or decision.code in _FORGOTTEN:
+    if after is None or decision.effects.delete or decision.problems or decision.code in _FORGOTTEN:
         return decision
     answer = Answer(
         command_id=command.command_id,
@@ -66,4 +66,6 @@ def remembering(command: Command, situation: Situation, decision: Decision) -> D
     if len(recent) > REMEMBERED:
         older = (older + command_digest(recent[0].command_id))[-REMEMBERED_DIGESTS * _DIGEST :]
         recent = recent[1:]
-    return replace(decision, after=replace(after, recent=recent, older=older), save=True)
+    return replace(
+        decision, after=replace(after, recent=recent, older=older), effects=replace(decision.effects, save=True)
+    )

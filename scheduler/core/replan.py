@@ -18,7 +18,7 @@ from scheduler.core.calendared import Calendared
 from scheduler.core.calendars import CALENDAR_FAULT, bare, planned_by, rebound
 from scheduler.core.cron import Cron
 from scheduler.core.cron_search import Search
-from scheduler.core.decision import Decision
+from scheduler.core.decision import Decision, Effects
 from scheduler.core.model import Schedule, State
 from scheduler.core.policy import NOTHING_OWED, Look, Settlement, reached_as, settle
 from scheduler.core.trigger import Once
@@ -116,10 +116,12 @@ def _replanned(
         message=text,
         before=before,
         after=after,
-        save=True,
-        revised=True,
-        settled=() if settled == NOTHING_OWED else ((before, settled),),
-        freeze_debts=after.version != before.version,
+        effects=Effects(
+            save=True,
+            revised=True,
+            settled=() if settled == NOTHING_OWED else ((before, settled),),
+            freeze_debts=after.version != before.version,
+        ),
         effective_at=now,
     )
 

@@ -173,8 +173,8 @@ class Commands:
             command = self._against(command, situation.schedule)
         decision = decide(command, situation)
         self._carry_out(step, command, situation, decision)
-        if decision.later is not None and record.value is not None:
-            self._put_off(step, command, record.value, decision.later)
+        if decision.effects.later is not None and record.value is not None:
+            self._put_off(step, command, record.value, decision.effects.later)
         if decision.backfill is not None and decision.after is not None:
             backfills.put(step, decision.backfill)
             if command.dry_run:
@@ -232,30 +232,31 @@ class Commands:
                 step.broke.append("calendar")
 
     def _carry_out(self, step: Step, command: Command, situation: Situation, decision: Decision) -> None:
-        if decision.save and decision.after is not None:
+        effects = decision.effects
+        if effects.save and decision.after is not None:
             step.save(decision.after)
-        elif decision.delete:
+        elif effects.delete:
             step.remove(command.schedule_id)
         before = decision.before
-        if decision.revised and before is not None and _moves_floor(before, decision):
+        if effects.revised and before is not None and _moves_floor(before, decision):
             for gone in self._passed.through(before, situation.position, step.now):
                 self._settler.record(step, before, gone)
-        if decision.revised:
+        if effects.revised:
             self._absorb_floor(step, command.schedule_id, decision)
             self._write_history(step, command, decision)
-        for definition, settlement in decision.settled:
+        for definition, settlement in effects.settled:
             self._settler.settle(step, definition, settlement)
-        if decision.drop_debts:
+        if effects.drop_debts:
             for debt in situation.debts:
                 self._drop(step, debt.key.encode(), command.schedule_id)
-        elif decision.freeze_debts and decision.before is not None:
+        elif effects.freeze_debts and decision.before is not None:
             self._freeze(step, situation.debts, decision.before)
-        if decision.manual is not None and decision.before is not None:
-            self._run_manually(step, decision.before, decision.manual)
-        if decision.end_backfills:
+        if effects.manual is not None and decision.before is not None:
+            self._run_manually(step, decision.before, effects.manual)
+        if effects.end_backfills:
             for backfill in situation.backfills:
                 backfills.drop(step, backfill)
-        if decision.drop_changes:
+        if effects.drop_changes:
             for change in _changes(self._live(step, command.schedule_id), MAX_MS):
                 step.drop_live(wire.change_key(change))
                 self._unlist_change(step, change)
@@ -342,14 +343,14 @@ class Commands:
 
     def _absorb_floor(self, step: Step, schedule_id: str, decision: Decision) -> None:
         floor = step.floors.get(schedule_id, self._reader.floor(schedule_id))
-        if floor is not None and (decision.after is None or decision.delete or decision.after.floor >= floor):
+        if floor is not None and (decision.after is None or decision.effects.delete or decision.after.floor >= floor):
             step.drop_floor(schedule_id)
 
     def _write_history(self, step: Step, command: Command, decision: Decision) -> None:
         if decision.after is None:
             return
         value = wire.revision_to_bytes(
-            decision.after, decision.code, command.command_id or None, step.now, deleted=decision.delete
+            decision.after, decision.code, command.command_id or None, step.now, deleted=decision.effects.delete
         )
         step.emit(self._catalogue.schedule_history, command.schedule_id.encode(), value)
 
@@ -391,7 +392,7 @@ def _moves_floor(before: Schedule, decision: Decision) -> bool:
     """Whether nothing up to now will fall due any more for a schedule that was running or paused."""
     if before.state not in (State.ACTIVE, State.PAUSED):
         return False
-    return decision.delete or (decision.after is not None and decision.after.floor > before.floor)
+    return decision.effects.delete or (decision.after is not None and decision.after.floor > before.floor)
 
 
 def _lane(command: Command) -> object:

@@ -35,7 +35,7 @@ def reply_to_bytes(command: Command, decision: Decision, now: int) -> bytes:
             at=format_instant(answer.at if answer else now),
             version=answer.version if answer else after.version if after else None,
             revision=answer.revision if answer else after.revision if after else None,
-            state=after.state.value if after and not decision.delete else None,
+            state=after.state.value if after and not decision.effects.delete else None,
             effective_at=instant_text(decision.effective_at),
             occurrence_id=decision.occurrence_id,
             dry_run=command.dry_run,
