@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from scheduler.core.fields import FLAG, INSTANT, Check, text, whole
 from scheduler.core.identity import is_command_id, schedule_id_fault
 from scheduler.core.problem import Problem
 from scheduler.core.spec import MAX_PAYLOAD_BYTES
 from scheduler.core.time import parse_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 MAX_PROBLEMS = 20
 MAX_PREVIEW = 1000
@@ -47,33 +48,23 @@ class Command(Struct, frozen=True, kw_only=True):
     warnings: tuple[Problem, ...] = ()
 
 
-def _text(most: int) -> tuple[Callable[[object], bool], str]:
-    return lambda given: isinstance(given, str) and 0 < len(given) <= most, f"text of 1 to {most} characters"
-
-
-def _whole(least: int, most: int) -> tuple[Callable[[object], bool], str]:
-    return lambda given: type(given) is int and least <= given <= most, f"a whole number from {least} to {most}"
-
-
-_FLAG = (lambda given: isinstance(given, bool), "true or false")
-
-CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "command_id": (is_command_id, "1 to 64 of A-Z, a-z, 0-9 and '._-'"),
-    "expected_revision": _whole(1, 2**53),
-    "actor": _text(200),
-    "reason": _text(2000),
-    "reply_to": _text(249),
-    "preview": _whole(0, MAX_PREVIEW),
-    "dry_run": _FLAG,
-    "catch_up": _FLAG,
-    "supersede": _FLAG,
-    "spec": (lambda given: isinstance(given, dict), "an object"),
-    "payload": (
+CHECKS: Mapping[str, Check] = {
+    "command_id": Check(is_command_id, "1 to 64 of A-Z, a-z, 0-9 and '._-'"),
+    "expected_revision": whole(1, 2**53),
+    "actor": text(200),
+    "reason": text(2000),
+    "reply_to": text(249),
+    "preview": whole(0, MAX_PREVIEW),
+    "dry_run": FLAG,
+    "catch_up": FLAG,
+    "supersede": FLAG,
+    "spec": Check(lambda given: isinstance(given, dict), "an object"),
+    "payload": Check(
         lambda given: isinstance(given, bytes) and len(given) <= MAX_PAYLOAD_BYTES,
         f"at most {MAX_PAYLOAD_BYTES} bytes of JSON: put the data elsewhere and pass a reference",
     ),
-    "only_missing": _FLAG,
-    "per_s": _whole(1, 1_000_000),
+    "only_missing": FLAG,
+    "per_s": whole(1, 1_000_000),
 }
 INSTANTS = frozenset({"effective_from", "from", "until"})
 
@@ -91,10 +82,10 @@ def parse_command(fields: Mapping[str, object], *, default_id: str) -> Command:
         if check is not None:
             if given is None:
                 continue
-            if check[0](given):
+            if check.holds(given):
                 values[name] = given
             else:
-                problems.append(Problem(name, "bad_field", f"expected {check[1]}"))
+                problems.append(Problem(name, "bad_field", f"expected {check.expected}"))
         elif name in INSTANTS:
             if given is not None:
                 _take_instant(name, given, values, problems)
@@ -140,7 +131,7 @@ def _check_range(fields: Mapping[str, object], values: Mapping[str, Any], proble
 
 def _take_instant(name: str, given: object, values: dict[str, Any], problems: list[Problem]) -> None:
     if not isinstance(given, str):
-        problems.append(Problem(name, "bad_field", "expected an instant such as '2026-03-01T09:00:00Z'"))
+        problems.append(Problem(name, "bad_field", f"expected {INSTANT}"))
         return
     try:
         values[name] = parse_instant(given)

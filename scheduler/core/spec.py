@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.core.calendars import NO_CALENDARS, Calendars, bare, under_newest
+from scheduler.core.fields import INSTANT, Check, text, whole
 from scheduler.core.identity import is_lane
 from scheduler.core.model import (
     DAY_MS,
@@ -141,7 +142,7 @@ def _contradictions(spec: Spec) -> list[Problem]:
 
 def _instant(given: object) -> int:
     if not isinstance(given, str):
-        raise Refused(f"expected an instant such as '2026-03-01T09:00:00Z', got {_kind(given)}")
+        raise Refused(f"expected {INSTANT}, got {_kind(given)}")
     try:
         return parse_instant(given)
     except ValueError as fault:
@@ -169,21 +170,23 @@ def _only(choice: str, *later: str) -> Callable[[object], str]:
 
 
 def _whole(least: int, most: int) -> Callable[[object], int]:
+    check = whole(least, most)
+
     def read(given: object) -> int:
-        if type(given) is not int or not least <= given <= most:
-            raise Refused(f"expected a whole number from {least} to {most}, got {_shown(given)}")
-        return given
+        return cast("int", _checked(check, given))
 
     return read
 
 
-def _text(most: int) -> Callable[[object], str]:
-    def read(given: object) -> str:
-        if not isinstance(given, str) or not 1 <= len(given) <= most:
-            raise Refused(f"expected text of 1 to {most} characters, got {_shown(given)}")
-        return given
+def _text(most: int) -> Callable[[object], object]:
+    check = text(most)
+    return lambda given: _checked(check, given)
 
-    return read
+
+def _checked(check: Check, given: object) -> object:
+    if not check.holds(given):
+        raise Refused(f"expected {check.expected}, got {_shown(given)}")
+    return given
 
 
 def _priority(given: object) -> object:
