@@ -7,7 +7,8 @@
     backfills.py  ranges of the past, run again     passed.py   what calendars and gaps take away, recorded
     replan.py     newer calendars and zone tables   zones.py    which tables the schedules are planned by
     rebuild.py    changelog records to the store    repair.py   a cursor of the future set back on request
-    overdue.py    how much it is behind, counted    keys.py     the store's keys
+    overdue.py    how much it is behind, counted    derived.py  the indexes of what is owed
+    keys.py       the store's keys
 
 `runtime` drives it with Kafka, the simulator and the tests without.
 """

@@ -57,7 +57,7 @@ class Backfills:
         self._reader = reader
         self._catalogue = catalogue
         self._budget = budget
-        self._settler = Settler(catalogue, store)
+        self._settler = Settler(catalogue)
         self._rates: dict[str, float] = {}  # of single backfills
         self._pace = Budget(1.0, self._rates)
         self._asked: set[bytes] = set()
@@ -129,13 +129,12 @@ class Backfills:
         return None if self.next_at is None else max(now, self.next_at)
 
     def _take(self, step: Step, question: Question, ran: Sequence[Ran]) -> None:
-        stored = step.live(self._store, question.key)
+        stored = step.live(question.key)
         if stored is None:
             return  # cancelled meanwhile
         backfill = wire.backfill_of(wire.live_from_bytes(stored), self._reader.calendars)
         if backfill.informed:
             return
-        step.debtors.add(question.schedule_id)
         forgotten = kept_since(self._catalogue, step.now)
         known = inform(backfill, ran)
         if backfill.only_missing and forgotten is not None and backfill.first < forgotten:
@@ -162,7 +161,6 @@ class Backfills:
         allowed = min(limit, *(budget.available(whose, step.now) for budget, whose in sources))
         runs, rest = backfill.take(max(0, allowed))
         if runs:
-            step.debtors.add(owner)
             self._settler.dispatch(step, backfill.definition, runs)
             for budget, whose in sources:
                 budget.spend(whose, len(runs))
@@ -216,20 +214,12 @@ class Backfills:
 
 def put(step: Step, backfill: Backfill) -> None:
     """A new one, accepted in this step."""
-    definition = backfill.definition
     step.put_live(wire.backfill_key(backfill), wire.backfill_record(backfill))
-    step.batch.put(keys.backfill(definition.spec.priority, definition.schedule_id, backfill.name), b"")
-    step.debtors.add(definition.schedule_id)
-    step.backfills_changed = True
 
 
 def drop(step: Step, backfill: Backfill) -> None:
     """It ends in this step."""
-    definition = backfill.definition
     step.drop_live(wire.backfill_key(backfill))
-    step.batch.delete(keys.backfill(definition.spec.priority, definition.schedule_id, backfill.name))
-    step.debtors.add(definition.schedule_id)
-    step.backfills_changed = True
 
 
 def note(step: Step, schedule: Schedule, change: str, backfill: Backfill, command: Command | None = None) -> None:

@@ -66,7 +66,7 @@ class Commands:
         self._reader = reader
         self._catalogue = catalogue
         self._rules = rules
-        self._settler = Settler(catalogue, store)
+        self._settler = Settler(catalogue)
         self._passed = Passed(reader)
 
     def apply(self, step: Step, inputs: Sequence[Input]) -> None:
@@ -191,8 +191,7 @@ class Commands:
     def apply_change(self, step: Step, change: Live) -> None:
         """Decide a change whose instant has come. It has its answer; only the history tells what became of it."""
         command_id = change.command_id or ""
-        step.drop_live(wire.change_key(change))
-        self._unlist_change(step, change)
+        _drop_change(step, change)
         self._reader.touch(step, [change.owner])
         if self._is_outdated(step, change.owner):
             self.replan(step, change.owner, by_calendar)
@@ -248,7 +247,7 @@ class Commands:
             self._settler.settle(step, definition, settlement)
         if effects.drop_debts:
             for debt in situation.debts:
-                self._drop(step, debt.key.encode(), command.schedule_id)
+                step.drop_live(debt.key.encode())
         elif effects.freeze_debts and decision.before is not None:
             self._freeze(step, situation.debts, decision.before)
         if effects.manual is not None and decision.before is not None:
@@ -258,25 +257,14 @@ class Commands:
                 backfills.drop(step, backfill)
         if effects.drop_changes:
             for change in _changes(self._live(step, command.schedule_id), MAX_MS):
-                step.drop_live(wire.change_key(change))
-                self._unlist_change(step, change)
+                _drop_change(step, change)
 
     def _put_off(self, step: Step, command: Command, value: bytes, instant: int) -> None:
         key = wire.live_key("change", command.schedule_id, command.command_id)
-        replaced = step.live(self._store, key)  # of a command so old that its id was forgotten
+        replaced = step.live(key)  # of a command so old that its id was forgotten
         if replaced is not None:
-            self._unlist_change(step, wire.live_from_bytes(replaced))
+            step.paid.append(command.schedule_id)
         step.put_live(key, wire.change_record(command.schedule_id, command.command_id, value, instant, step.now))
-        step.batch.put(keys.change(instant, key), b"")
-        step.timers_changed = True
-        step.debtors.add(command.schedule_id)
-
-    @staticmethod
-    def _unlist_change(step: Step, change: Live) -> None:
-        step.batch.delete(keys.change(wire.available_at(change), wire.change_key(change)))
-        step.timers_changed = True
-        step.debtors.add(change.owner)
-        step.paid.append(change.owner)
 
     def _situation(self, step: Step, appended_at: int, command: Command, found: Sequence[_Owed]) -> Situation:
         schedule = step.touched[command.schedule_id].schedule
@@ -317,29 +305,16 @@ class Commands:
         ]
         return tuple(_Owed(keys.live_topic_key(key).decode(), record) for key, record in records)
 
-    def _drop(self, step: Step, key: bytes, owner: str) -> None:
-        stored = step.live(self._store, key)
-        if stored is not None:
-            record = wire.live_from_bytes(stored)
-            if record.available_at is not None:
-                step.batch.delete(keys.timer(wire.available_at(record), key))
-                step.timers_changed = True
-            if record.kind == "catchup":
-                step.batch.delete(keys.catch_up(record.priority, owner, wire.version_of(record)))
-                step.catch_up_changed = True
-        step.drop_live(key)
-        step.debtors.add(owner)
-
-    def _freeze(self, step: Step, debts: Sequence[Debt], before: Schedule) -> None:
+    @staticmethod
+    def _freeze(step: Step, debts: Sequence[Debt], before: Schedule) -> None:
         """What is still owed belongs to the old version: keep that definition beside it."""
         for debt in debts:
             if debt.version != before.version:
                 continue
             key = debt.key.encode()
-            stored = step.live(self._store, key)
+            stored = step.live(key)
             if stored is not None:
                 step.put_live(key, wire.frozen_record(stored, before))
-                step.debtors.add(before.schedule_id)
 
     def _absorb_floor(self, step: Step, schedule_id: str, decision: Decision) -> None:
         floor = step.floors.get(schedule_id, self._reader.floor(schedule_id))
@@ -359,6 +334,11 @@ class Commands:
             step.now, step.now, "manual", name=f"m-{run.command_id}", payload=run.payload
         )
         step.send(self._settler.target(schedule, step.record.shard), value, "manual", step.now)
+
+
+def _drop_change(step: Step, change: Live) -> None:
+    step.drop_live(wire.change_key(change))
+    step.paid.append(change.owner)
 
 
 class _Owed(NamedTuple):

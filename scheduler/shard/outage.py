@@ -56,7 +56,7 @@ class Outage:
         self._catalogue = catalogue
         self._rules = rules
         self._budget = budget
-        self._settler = Settler(catalogue, store)
+        self._settler = Settler(catalogue)
         self._slice = SLICE
         self._is_fresh = False  # whether the last step decided a slice
         self._passed = Passed(reader)
@@ -184,10 +184,7 @@ class Outage:
             step.put_live(live_key, wire.catch_up_rest(record, len(due)))
         else:
             step.drop_live(live_key)
-            step.batch.delete(key)
-            step.catch_up_changed = True
             step.paid.append(owner)
-        step.debtors.add(owner)
         return len(due)
 
     def _definition(self, owner: str, frozen: object) -> Schedule | None:

@@ -15,6 +15,7 @@ from scheduler.core.calendars import NO_CALENDARS, Calendars, bound
 from scheduler.core.record import ShardRecord
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
+from scheduler.shard.derived import write_live
 from scheduler.shard.step import floored, move, place_of, standing
 from scheduler.state.store import Batch
 from topics import catalog
@@ -103,17 +104,7 @@ class Rebuild:
 
     def _apply_live(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
         for key, value in newest.items():
-            stored_key = keys.live(key)
-            before = self._store.get(stored_key)
-            if before is not None:
-                for derived in _derived_of_live(key, before):
-                    batch.delete(derived)
-            if value is None:
-                batch.delete(stored_key)
-                continue
-            batch.put(stored_key, value)
-            for derived in _derived_of_live(key, value):
-                batch.put(derived, b"")
+            write_live(batch, key, self._store.get(keys.live(key)), value)
 
     def _apply_schedules(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
         names = [key.decode() for key in newest]
@@ -139,19 +130,6 @@ def stored_floors(store: Store) -> dict[str, int]:
             if live.floor is not None:
                 floors[live.owner] = wire.floor_of(live)
     return floors
-
-
-def _derived_of_live(key: bytes, value: bytes) -> list[bytes]:
-    live = wire.live_from_bytes(value)
-    if live.kind == "owed" and live.available_at is not None:
-        return [keys.timer(wire.available_at(live), key)]
-    if live.kind == "catchup":
-        return [keys.catch_up(live.priority, live.owner, wire.version_of(live))]
-    if live.kind == "backfill":
-        return [keys.backfill(live.priority, live.owner, wire.split_live_key(key)[2])]
-    if live.kind == "change" and live.available_at is not None:
-        return [keys.change(wire.available_at(live), key)]
-    return []
 
 
 class Identity(NamedTuple):

@@ -83,7 +83,7 @@ class Repair:
         self._floors = stored_floors(store)
         self._reader = Reader(store, self._floors)
         self._reader.calendars = calendars
-        self._settler = Settler(catalogue, store)
+        self._settler = Settler(catalogue)
         self._old = self._record.cursor
         self._new = min(self._old, instant_end(order.to))
         ahead_to = max(instant_of(self._old), self._record.seen_until, *self._floors.values())
@@ -118,7 +118,7 @@ class Repair:
         yield self._last()
 
     def _step(self) -> Step:
-        return Step(self._order.now, self._record.moved(step=self._record.step + 1), self._catalogue)
+        return Step(self._order.now, self._record.moved(step=self._record.step + 1), self._catalogue, self._store)
 
     def _sealed(self, step: Step) -> Step:
         step.seal()
@@ -211,4 +211,3 @@ class Repair:
             step.put_live(live_key, encode(record))
         else:
             step.drop_live(live_key)
-            step.batch.delete(key)

@@ -9,7 +9,6 @@ from scheduler import wire
 from scheduler.core.model import PRIORITY_NAMES, Gone, Nominal
 from scheduler.core.time import stamp
 from scheduler.core.unplannable import Unplannable
-from scheduler.shard import keys
 from scheduler.shard.horizon import Target
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from scheduler.core.model import Run, Schedule
     from scheduler.core.policy import Settlement
     from scheduler.shard.step import Step
-    from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
 
@@ -27,7 +25,6 @@ class Settler:
     """Writes what became of a schedule's nominals: dispatches, debts, and a record for what will not run."""
 
     catalogue: Catalogue
-    store: Store
 
     def settle(self, step: Step, definition: Schedule, settlement: Settlement) -> None:
         if settlement.runs:
@@ -82,25 +79,14 @@ class Settler:
         frozen = self._is_replaced(step, definition)
         record = wire.owed_record(definition, Nominal(scheduled_for, available_at), target.topic, value, frozen=frozen)
         step.put_live(key, record)
-        step.batch.put(keys.timer(available_at, key), b"")
-        step.timers_changed = True
-        step.debtors.add(definition.schedule_id)
 
     def _owe_catch_up(self, step: Step, definition: Schedule, runs: Sequence[Run]) -> None:
         """Runs for the budget; an earlier outage's that still wait keep their turn before them."""
-        owner = definition.schedule_id
-        key = wire.live_key("catchup", owner, str(definition.version))
-        stored = step.live(self.store, key)
-        waiting: list[Run] = []
-        if stored is not None:
-            before = wire.live_from_bytes(stored)
-            waiting = wire.catch_up_runs(before)
-            step.batch.delete(keys.catch_up(before.priority, owner, definition.version))  # it may have another priority
+        key = wire.live_key("catchup", definition.schedule_id, str(definition.version))
+        stored = step.live(key)
+        waiting = [] if stored is None else wire.catch_up_runs(wire.live_from_bytes(stored))
         frozen = self._is_replaced(step, definition)
         step.put_live(key, wire.catch_up_record([*waiting, *runs], definition, step.now, frozen=frozen))
-        step.batch.put(keys.catch_up(definition.spec.priority, owner, definition.version), b"")
-        step.catch_up_changed = True
-        step.debtors.add(owner)
 
     @staticmethod
     def _is_replaced(step: Step, definition: Schedule) -> bool:

@@ -88,7 +88,7 @@ class Shard:
         self._settings = settings
         self._floors: dict[str, int] = {}
         self._reader = Reader(store, self._floors)
-        self._settler = Settler(catalogue, store)
+        self._settler = Settler(catalogue)
         self._commands = Commands(store, self._reader, catalogue, settings.rules)
         self._budget = Budget(settings.catch_up_per_s, settings.catch_up_overrides)
         self._outage = Outage(store, self._reader, catalogue, settings.rules, self._budget)
@@ -233,7 +233,7 @@ class Shard:
             self._was_away(now, away)
         elif self._next_change is not None and self._last_look < self._next_change < now:
             now, inputs = self._next_change, ()
-        step = Step(now, self.record.moved(step=self.record.step + 1, seen_until=now), self._catalogue)
+        step = Step(now, self.record.moved(step=self.record.step + 1, seen_until=now), self._catalogue, self._store)
         self._fire(step)
         if self._has_timers(now):
             self._fire_timers(step)
@@ -329,11 +329,8 @@ class Shard:
             stored = self._store.get(keys.live(live_key))
             if stored is None:
                 raise StateCorrupted(f"the store lists a timer for {live_key!r} that does not exist: delete the store")
-            step.batch.delete(key)
-            step.timers_changed = True
             live = wire.live_from_bytes(stored)
             step.drop_live(live_key)
-            step.debtors.add(live.owner)
             step.paid.append(live.owner)
             if step.now - instant >= LATE_CHECK_MS or live.topic not in self._catalogue.dispatch_topics():
                 self._decide_late(step, live)
@@ -506,9 +503,9 @@ class Shard:
             else:
                 self._floors[schedule_id] = floor
                 heappush(self._floor_ends, (floor, schedule_id))
-        if step.timers_changed or step.catch_up_changed:
+        if step.relisted - {keys.BACKFILL}:
             self._look_for_debts()
-        if step.backfills_changed:
+        if keys.BACKFILL in step.relisted:
             self._backfills.look()
         elif step.touched:
             self._backfills.wake()  # a held one may go on

@@ -16,6 +16,7 @@ from scheduler.core.calendars import NO_CALENDARS, bound, planned_by
 from scheduler.core.due import Due, due_key, position
 from scheduler.core.model import COMPLETED_RETENTION_MS, Schedule, State
 from scheduler.shard import keys
+from scheduler.shard.derived import write_live
 from scheduler.state.store import Batch
 from topics.messages import STEP_HEADER
 
@@ -68,6 +69,7 @@ class Step:
     now: int
     record: ShardRecord
     catalogue: Catalogue
+    store: Store  # as the step before left it; only read
     taken: list[Item] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
@@ -77,9 +79,7 @@ class Step:
     floors: dict[str, int | None] = field(default_factory=dict)
     debtors: set[str] = field(default_factory=set)  # owners whose live records this step changes
     sent: list[tuple[str, int]] = field(default_factory=list)  # origin, available_at of single dispatches: for metrics
-    timers_changed: bool = False
-    catch_up_changed: bool = False
-    backfills_changed: bool = False
+    relisted: set[bytes] = field(default_factory=set)  # prefixes of the indexes of live records this step changes
     answered: list[str] = field(default_factory=list)  # codes of the answers, for metrics
     gone: list[tuple[str, str, int]] = field(default_factory=list)  # state, reason, count: for metrics
     consumed: int = 0  # input records this step answers
@@ -114,19 +114,24 @@ class Step:
     # --- live records
 
     def put_live(self, key: bytes, value: bytes) -> None:
-        """Owe something: `key` is the topic's key."""
-        self.emit(self.catalogue.live, key, value, self.headers)
-        self.batch.put(keys.live(key), value)
+        """Owe something, or owe it otherwise: `key` is the topic's key."""
+        self._write_live(key, value)
 
     def drop_live(self, key: bytes) -> None:
         """It is owed no more."""
-        self.emit(self.catalogue.live, key, None, self.headers)
-        self.batch.delete(keys.live(key))
+        self._write_live(key, None)
 
-    def live(self, store: Store, key: bytes) -> bytes | None:
+    def _write_live(self, key: bytes, value: bytes | None) -> None:
+        self.emit(self.catalogue.live, key, value, self.headers)
+        kind, owner, _ = wire.split_live_key(key)
+        if kind != "floor":
+            self.debtors.add(owner)
+        self.relisted |= write_live(self.batch, key, self.live(key), value)
+
+    def live(self, key: bytes) -> bytes | None:
         """What is owed under the topic's key as this step leaves it; None if nothing."""
         stored = keys.live(key)
-        return self.batch.ops[stored] if stored in self.batch.ops else store.get(stored)
+        return self.batch.ops[stored] if stored in self.batch.ops else self.store.get(stored)
 
     def put_floor(self, schedule_id: str, floor: int) -> None:
         self.put_live(wire.live_key("floor", schedule_id), wire.floor_record(schedule_id, floor))
