@@ -8,7 +8,7 @@
     replan.py     newer calendars and zone tables   zones.py    which tables the schedules are planned by
     rebuild.py    changelog records to the store    repair.py   a cursor of the future set back on request
     overdue.py    how much it is behind, counted    derived.py  the indexes of what is owed
-    keys.py       the store's keys
+    ground.py     what they all stand on            keys.py     the store's keys
 
 `runtime` drives it with Kafka, the simulator and the tests without.
 """

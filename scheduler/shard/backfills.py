@@ -24,7 +24,6 @@ from scheduler.core.model import State
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
 from scheduler.shard.outage import Budget
-from scheduler.shard.settle import Settler
 from topics.messages import COMMAND_ID_HEADER
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     from scheduler.core.backfill import Backfill, Ran
     from scheduler.core.model import Schedule
-    from scheduler.shard.step import Reader, Step
-    from scheduler.state.store import Store
+    from scheduler.shard.ground import Ground
+    from scheduler.shard.step import Step
     from topics.catalog import Catalogue
 
 _ALL = (keys.BACKFILL, keys.after_prefix(keys.BACKFILL))
@@ -52,12 +51,12 @@ class Question(NamedTuple):
 class Backfills:
     """One per shard. Its only memory are budgets, questions that are out, and answers not yet taken."""
 
-    def __init__(self, store: Store, reader: Reader, catalogue: Catalogue, budget: Budget) -> None:
-        self._store = store
-        self._reader = reader
-        self._catalogue = catalogue
+    def __init__(self, ground: Ground, budget: Budget) -> None:
+        self._store = ground.store
+        self._reader = ground.reader
+        self._catalogue = ground.catalogue
+        self._settler = ground.settler
         self._budget = budget
-        self._settler = Settler(catalogue)
         self._rates: dict[str, float] = {}  # of single backfills
         self._pace = Budget(1.0, self._rates)
         self._asked: set[bytes] = set()

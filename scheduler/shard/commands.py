@@ -19,13 +19,11 @@ from scheduler.core.decide import decide, decide_due
 from scheduler.core.decision import Debt, Decision, ManualRun, Situation
 from scheduler.core.due import look_at, position
 from scheduler.core.model import Schedule, State
-from scheduler.core.policy import Look, Rules
+from scheduler.core.policy import Look
 from scheduler.core.problem import Problem
 from scheduler.core.replan import by_calendar
 from scheduler.core.time import MAX_MS
 from scheduler.shard import backfills, keys
-from scheduler.shard.passed import Passed
-from scheduler.shard.settle import Settler
 from scheduler.shard.step import Forward
 from topics.codec import Undecodable, split_command
 from topics.messages import COMMAND_ID_HEADER, FORWARDED_HEADER
@@ -35,9 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scheduler.core.backfill import Backfill
-    from scheduler.shard.step import Reader, Step
-    from scheduler.state.store import Store
-    from topics.catalog import Catalogue
+    from scheduler.shard.ground import Ground
+    from scheduler.shard.step import Step
     from topics.messages import Live
 
 _SOURCE = re.compile(r"\d{1,10}-\d{1,20}", re.ASCII)
@@ -61,13 +58,13 @@ class Input(NamedTuple):
 class Commands:
     """Applies commands to a step. One per shard; holds no state of its own."""
 
-    def __init__(self, store: Store, reader: Reader, catalogue: Catalogue, rules: Rules) -> None:
-        self._store = store
-        self._reader = reader
-        self._catalogue = catalogue
-        self._rules = rules
-        self._settler = Settler(catalogue)
-        self._passed = Passed(reader)
+    def __init__(self, ground: Ground) -> None:
+        self._store = ground.store
+        self._reader = ground.reader
+        self._catalogue = ground.catalogue
+        self._rules = ground.rules
+        self._settler = ground.settler
+        self._passed = ground.passed
 
     def apply(self, step: Step, inputs: Sequence[Input]) -> None:
         """All of them, pauses and cancels first where no earlier command of this step names the same schedule."""

@@ -16,19 +16,16 @@ from scheduler import wire
 from scheduler.core.due import Backlog, instant_end, look_at, position, priority_of, schedule_of
 from scheduler.core.identity import tenant_of
 from scheduler.core.model import Priority, State
-from scheduler.core.policy import Rules, settle
+from scheduler.core.policy import settle
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
-from scheduler.shard.passed import Passed
-from scheduler.shard.settle import Settler
 from scheduler.shard.step import floored
 
 if TYPE_CHECKING:
     from scheduler.core.model import Schedule
     from scheduler.core.record import ShardRecord
-    from scheduler.shard.step import Reader, Step
-    from scheduler.state.store import Store
-    from topics.catalog import Catalogue
+    from scheduler.shard.ground import Ground
+    from scheduler.shard.step import Step
 
 SLICE = 200  # schedules decided in one step: some 20 ms on a machine with nothing else to do
 LEAST_SLICE = 10
@@ -50,16 +47,15 @@ def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
 class Outage:
     """Decides backlogs and dispatches catch-up. One per shard; its only memory is each tenant's budget."""
 
-    def __init__(self, store: Store, reader: Reader, catalogue: Catalogue, rules: Rules, budget: Budget) -> None:
-        self._store = store
-        self._reader = reader
-        self._catalogue = catalogue
-        self._rules = rules
+    def __init__(self, ground: Ground, budget: Budget) -> None:
+        self._store = ground.store
+        self._reader = ground.reader
+        self._rules = ground.rules
+        self._settler = ground.settler
+        self._passed = ground.passed
         self._budget = budget
-        self._settler = Settler(catalogue)
         self._slice = SLICE
         self._is_fresh = False  # whether the last step decided a slice
-        self._passed = Passed(reader)
 
     # --- backlogs
 

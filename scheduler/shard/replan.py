@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from scheduler.core.record import ShardRecord
     from scheduler.core.zone_marks import ZoneMark
     from scheduler.shard.commands import Commands
-    from scheduler.shard.step import Reader, Step
+    from scheduler.shard.ground import Ground
+    from scheduler.shard.step import Step
     from scheduler.shard.zones import Zones
-    from scheduler.state.store import Store
 
 LOOKS = 5_000  # stored schedules looked at in a step: some 5 ms
 SLICE = 200  # of them moved in a step: some 20 ms
@@ -34,9 +34,9 @@ SLICE = 200  # of them moved in a step: some 20 ms
 class Replan:
     """One per shard. `is_busy` while there are schedules to be looked at."""
 
-    def __init__(self, store: Store, reader: Reader, commands: Commands, zones: Zones) -> None:
-        self._store = store
-        self._reader = reader
+    def __init__(self, ground: Ground, commands: Commands, zones: Zones) -> None:
+        self._store = ground.store
+        self._reader = ground.reader
         self._commands = commands
         self._zones = zones
         self._calendars: set[str] = set()

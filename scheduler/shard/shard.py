@@ -32,6 +32,7 @@ from scheduler.errors import StateCorrupted
 from scheduler.shard import keys, overdue
 from scheduler.shard.backfills import Backfills, Question
 from scheduler.shard.commands import Commands, Input
+from scheduler.shard.ground import Ground
 from scheduler.shard.horizon import Horizon, Item, Prepared, Target
 from scheduler.shard.outage import Budget, Outage, opened
 from scheduler.shard.overdue import Overdue
@@ -89,13 +90,21 @@ class Shard:
         self._floors: dict[str, int] = {}
         self._reader = Reader(store, self._floors)
         self._settler = Settler(catalogue)
-        self._commands = Commands(store, self._reader, catalogue, settings.rules)
-        self._budget = Budget(settings.catch_up_per_s, settings.catch_up_overrides)
-        self._outage = Outage(store, self._reader, catalogue, settings.rules, self._budget)
-        self._backfills = Backfills(store, self._reader, catalogue, self._budget)
         self._passed = Passed(self._reader)
+        ground = Ground(
+            store=store,
+            reader=self._reader,
+            catalogue=catalogue,
+            rules=settings.rules,
+            settler=self._settler,
+            passed=self._passed,
+        )
+        self._commands = Commands(ground)
+        self._budget = Budget(settings.catch_up_per_s, settings.catch_up_overrides)
+        self._outage = Outage(ground, self._budget)
+        self._backfills = Backfills(ground, self._budget)
         self.zones = Zones(store)
-        self._replans = Replan(store, self._reader, self._commands, self.zones)
+        self._replans = Replan(ground, self._commands, self.zones)
         self._opened = False
         self.horizon = Horizon(
             store, self._plannable, self._prepare, span_ms=settings.horizon_ms, max_bytes=settings.horizon_bytes
