@@ -54,6 +54,7 @@ class Outage:
         self._settler = ground.settler
         self._passed = ground.passed
         self._budget = budget
+        self.catching_up = False  # whether catch-up is owed
         self._slice = SLICE
         self._is_fresh = False  # whether the last step decided a slice
 
@@ -130,6 +131,10 @@ class Outage:
             touched.moved = True
 
     # --- catch-up
+
+    def look(self) -> None:
+        """Catch-up records came or went: see whether there are any."""
+        self.catching_up = next(iter(self._store.keys(*_ALL_CATCH_UPS)), None) is not None
 
     def dispatch_catch_up(self, step: Step, limit: int) -> None:
         """Dispatch what is to be caught up, most urgent first, as far as the tenants' budgets go."""

@@ -14,16 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import islice
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from scheduler import wire
-from scheduler.core.due import due_key, instant_end, instant_of, look_at, schedule_of
+from scheduler.core.due import instant_end, instant_of, schedule_of
 from scheduler.core.model import Gone, Schedule, State
-from scheduler.core.policy import DEFAULT_RULES, Rules, settle_one
+from scheduler.core.policy import DEFAULT_RULES, Rules
 from scheduler.core.record import ShardRecord
 from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
 from scheduler.core.unplannable import Unplannable
@@ -33,7 +31,7 @@ from scheduler.shard import keys, overdue
 from scheduler.shard.backfills import Backfills, Question
 from scheduler.shard.commands import Commands, Input
 from scheduler.shard.ground import Ground
-from scheduler.shard.horizon import Horizon, Item, Prepared, Target
+from scheduler.shard.horizon import Horizon, Item, Prepared
 from scheduler.shard.outage import Budget, Outage, opened
 from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
@@ -41,6 +39,7 @@ from scheduler.shard.rebuild import stored_floors
 from scheduler.shard.replan import Replan
 from scheduler.shard.settle import Settler
 from scheduler.shard.step import Reader, Step, Touched, completed, move, place_of, standing
+from scheduler.shard.waiting import LATE_CHECK_MS, Waiting
 from scheduler.shard.zones import Zones
 from scheduler.state.store import Batch
 
@@ -51,11 +50,9 @@ if TYPE_CHECKING:
     from scheduler.core.calendars import Calendars
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
-    from topics.messages import Live
 
 COMMANDS_INPUT = "scheduler.commands"
 AWAY_MS = 15_000  # a look older than the least grace is an outage, also without a restart (a sleeping machine)
-LATE_CHECK_MS = 1_000  # the least max_lateness: younger items need no look at theirs
 MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
 LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
@@ -100,6 +97,7 @@ class Shard:
             passed=self._passed,
         )
         self._commands = Commands(ground)
+        self._waiting = Waiting(ground, self._commands)
         self._budget = Budget(settings.catch_up_per_s, settings.catch_up_overrides)
         self._outage = Outage(ground, self._budget)
         self._backfills = Backfills(ground, self._budget)
@@ -111,9 +109,6 @@ class Shard:
         )
         self.record = ShardRecord(shard=number)
         self._last_look = 0
-        self._next_timer: int | None = None
-        self._next_change: int | None = None
-        self._catching_up = False
         self._commands_read = False
         self._ended: dict[str, None] = {}  # active with nothing left to fire, or nothing that can: to be looked at
         self._floor_ends: list[tuple[int, str]] = []  # heap: when a floor may be passed
@@ -175,9 +170,9 @@ class Shard:
     def overdue(self, now: int) -> Overdue:
         """How far the shard is behind: after an outage, under a budget, or because a burst or timers came late."""
         behind = Overdue()
-        if self.record.backlogs or self._catching_up or self._backfills.exist:
+        if self.record.backlogs or self._outage.catching_up or self._backfills.exist:
             behind = overdue.look(self._store, self.record, self._budget)
-        late = (behind.oldest, self.horizon.next_instant(), self._next_timer)
+        late = (behind.oldest, self.horizon.next_instant(), self._waiting.next_timer)
         return behind._replace(oldest=min((i for i in late if i is not None and i <= now), default=None))
 
     def took(self, ms: float) -> None:
@@ -221,12 +216,13 @@ class Shard:
         return behind
 
     def _look_for_debts(self) -> None:
-        first = next(iter(self._store.keys(keys.TIMER, keys.after_prefix(keys.TIMER))), None)
-        self._next_timer = None if first is None else keys.split_timer(first)[0]
-        change = next(iter(self._store.keys(keys.CHANGE, keys.after_prefix(keys.CHANGE))), None)
-        self._next_change = None if change is None else keys.split_change(change)[0]
-        catch_up = next(iter(self._store.keys(keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))), None)
-        self._catching_up = catch_up is not None
+        self._waiting.look()
+        self._outage.look()
+
+    @property
+    def _held_until(self) -> int | None:
+        """Up to here what is overdue lets the commands of the outage go first; None once they are applied."""
+        return None if self._commands_read else self._opened_at
 
     # --- planning
 
@@ -240,14 +236,14 @@ class Shard:
             return None  # a clock not to be believed, or one to be caught up with: nothing moves
         if now - self._last_look > AWAY_MS:
             self._was_away(now, away)
-        elif self._next_change is not None and self._last_look < self._next_change < now:
-            now, inputs = self._next_change, ()
+        elif (change := self._waiting.next_change) is not None and self._last_look < change < now:
+            now, inputs = change, ()
         step = Step(now, self.record.moved(step=self.record.step + 1, seen_until=now), self._catalogue, self._store)
         self._fire(step)
-        if self._has_timers(now):
-            self._fire_timers(step)
-        if self._has_changes(now):
-            self._apply_changes(step)
+        if self._waiting.has_timers(now):
+            self._waiting.fire_timers(step, self._held_until)
+        if self._waiting.has_changes(now, self._held_until):
+            self._waiting.apply_changes(step, self._held_until)
         if inputs:
             self._apply(step, inputs)
         if len(step.items) < BUSY:
@@ -325,72 +321,6 @@ class Shard:
         dropped = set(map(id, late))
         step.items = [item for item in step.items if id(item) not in dropped]
 
-    def _has_timers(self, now: int) -> bool:
-        return self._next_timer is not None and self._next_timer <= now
-
-    def _fire_timers(self, step: Step) -> None:
-        """Live records whose instant has come; overdue ones wait until the commands of the outage are applied."""
-        start, end = keys.timers_until(step.now)
-        if not self._commands_read:
-            start = keys.timers_until(self._opened_at)[1]
-        for key, _ in zip(self._store.keys(start, end), range(CHUNK), strict=False):
-            instant, live_key = keys.split_timer(key)
-            stored = self._store.get(keys.live(live_key))
-            if stored is None:
-                raise StateCorrupted(f"the store lists a timer for {live_key!r} that does not exist: delete the store")
-            live = wire.live_from_bytes(stored)
-            step.drop_live(live_key)
-            step.paid.append(live.owner)
-            if step.now - instant >= LATE_CHECK_MS or live.topic not in self._catalogue.dispatch_topics():
-                self._decide_late(step, live)
-            elif isinstance(live.dispatch, Raw):
-                self._send_owed(step, live, instant)
-
-    def _send_owed(self, step: Step, live: Live, available_at: int) -> None:
-        owner = live.owner.encode()
-        partition = self._catalogue.dispatch_partition(owner, self.number)
-        if live.topic is not None and isinstance(live.dispatch, Raw):
-            step.send(Target(live.topic, partition, owner), bytes(live.dispatch), "schedule", available_at)
-
-    def _decide_late(self, step: Step, live: Live) -> None:
-        """A nominal that waited in its window and is late: judged as any other is."""
-        self._reader.touch(step, [live.owner])
-        frozen = live.definition
-        definition = (
-            self._reader.definition(bytes(frozen)) if isinstance(frozen, Raw) else step.touched[live.owner].schedule
-        )
-        nominal = wire.owed_nominal(live)
-        if definition is None:
-            return
-        key = due_key(nominal.available_at, definition.spec.priority, live.owner)
-        look = look_at(key, step.record.backlogs, step.now, self._settings.rules)
-        settlement = settle_one(definition, nominal, look)
-        if settlement.runs and self._settler.fault(definition) is None:
-            self._send_owed(step, live, nominal.available_at)
-        else:
-            self._settler.settle(step, definition, settlement)
-
-    def _has_changes(self, now: int) -> bool:
-        """Whether a change waits to be decided now; those of an outage let the commands of the outage go first."""
-        if self._next_change is None or self._next_change > now:
-            return False
-        return self._commands_read or self._next_change > self._opened_at
-
-    def _apply_changes(self, step: Step) -> None:
-        start, end = keys.changes_until(step.now)
-        if not self._commands_read:
-            start = keys.changes_until(self._opened_at)[1]
-        due = []
-        for key, _ in zip(self._store.keys(start, end), range(CHUNK), strict=False):
-            instant, live_key = keys.split_change(key)
-            stored = self._store.get(keys.live(live_key))
-            if stored is None:
-                raise StateCorrupted(f"the store lists a change {live_key!r} that does not exist: delete the store")
-            change = wire.live_from_bytes(stored)
-            due.append((instant, wire.accepted_at(change), live_key, change))
-        for _, _, _, change in sorted(due, key=itemgetter(0, 1, 2)):
-            self._commands.apply_change(step, change)
-
     def _apply(self, step: Step, inputs: Sequence[Input]) -> None:
         room = self._settings.max_records - len(step.items)
         step.consumed = min(len(inputs), max(1, min(self._settings.max_commands, room // 4)))
@@ -400,13 +330,14 @@ class Shard:
         step.passed = True
 
     def _catch_up(self, step: Step) -> None:
-        if self._commands_read and not self._has_timers(step.now) and not self._has_changes(step.now):
+        waiting, now = self._waiting, step.now
+        if self._commands_read and not waiting.has_timers(now) and not waiting.has_changes(now, None):
             if self._replans.is_busy:
                 step.replans = True
                 self._replans.proceed(step)
             if step.record.backlogs and not self._replans.moves_zones:
                 self._outage.decide_slice(step)
-            if self._catching_up:
+            if self._outage.catching_up:
                 self._outage.dispatch_catch_up(step, CATCH_UP_CHUNK)
             if self._backfills.exist:
                 self._backfills.proceed(step, CATCH_UP_CHUNK)
@@ -424,8 +355,8 @@ class Shard:
         """Active schedules with nothing left to fire are completed, those that can't be fired are broken."""
         step.ended = names
         self._reader.touch(step, names)
-        owing = (self._next_timer is not None, self._next_change is not None, self._catching_up, self._backfills.exist)
-        has_debts = any(owing) or step.debtors
+        waiting = (self._waiting.next_timer, self._waiting.next_change)
+        has_debts = waiting != (None, None) or self._outage.catching_up or self._backfills.exist or step.debtors
         for name in names:
             touched = step.touched[name]
             schedule = touched.schedule
@@ -549,11 +480,11 @@ class Shard:
     def next_instant(self) -> int | None:
         """When there will be something to do, as far as the horizon reaches; `now` or earlier means at once."""
         if self._ended or (
-            self._commands_read and (self.record.backlogs or self._catching_up or self._replans.is_busy)
+            self._commands_read and (self.record.backlogs or self._outage.catching_up or self._replans.is_busy)
         ):
             return 0
         backfill = self._backfills.next_change(0) if self._commands_read else None
-        found = (self.horizon.next_instant(), self._next_timer, self._next_change, backfill)
+        found = (self.horizon.next_instant(), self._waiting.next_timer, self._waiting.next_change, backfill)
         return min((instant for instant in found if instant is not None), default=None)
 
     def next_change(self, now: int) -> int | None:
@@ -563,9 +494,9 @@ class Shard:
         """
         if self._ended or (self._commands_read and (self.record.backlogs or self._replans.is_busy)):
             return now
-        budget = self._outage.next_catch_up(now) if self._catching_up else None
+        budget = self._outage.next_catch_up(now) if self._outage.catching_up else None
         backfill = self._backfills.next_change(now) if self._commands_read else None
-        found = (self.horizon.next_instant(), self._next_timer, self._next_change, budget, backfill)
+        found = (self.horizon.next_instant(), self._waiting.next_timer, self._waiting.next_change, budget, backfill)
         return min((instant for instant in found if instant is not None), default=None)
 
     def idle_until(self, now: int) -> None:
