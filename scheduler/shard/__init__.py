@@ -6,10 +6,10 @@
     horizon.py    the next seconds, encoded ahead   outage.py   backlogs and catch-up after an outage
     backfills.py  ranges of the past, run again     passed.py   what calendars and gaps take away, recorded
     replan.py     newer calendars and zone tables   zones.py    which tables the schedules are planned by
-    waiting.py    owed or put off to an instant     rebuild.py  changelog records to the store
-    repair.py     a cursor of the future set back   overdue.py  how much it is behind, counted
-    derived.py    the indexes of what is owed       ground.py   what they all stand on
-    keys.py       the store's keys
+    waiting.py    owed or put off to an instant     tidy.py     completed, broken, forgotten schedules
+    rebuild.py    changelog records to the store    repair.py   a cursor of the future set back on request
+    overdue.py    how much it is behind, counted    derived.py  the indexes of what is owed
+    ground.py     what they all stand on            keys.py     the store's keys
 
 `runtime` drives it with Kafka, the simulator and the tests without.
 """

@@ -12,11 +12,8 @@ committed, throw the shard away and open a new one on the restored store.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.due import instant_end, instant_of, schedule_of
@@ -24,7 +21,6 @@ from scheduler.core.model import Gone, Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules
 from scheduler.core.record import ShardRecord
 from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
-from scheduler.core.unplannable import Unplannable
 from scheduler.core.zones import tz_version
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys, overdue
@@ -38,7 +34,8 @@ from scheduler.shard.passed import Passed
 from scheduler.shard.rebuild import stored_floors
 from scheduler.shard.replan import Replan
 from scheduler.shard.settle import Settler
-from scheduler.shard.step import Reader, Step, Touched, completed, move, place_of, standing
+from scheduler.shard.step import Reader, Step, Touched, move, place_of, standing
+from scheduler.shard.tidy import Tidy
 from scheduler.shard.waiting import LATE_CHECK_MS, Waiting
 from scheduler.shard.zones import Zones
 from scheduler.state.store import Batch
@@ -56,9 +53,8 @@ AWAY_MS = 15_000  # a look older than the least grace is an outage, also without
 MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
 LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
-CHUNK = 500  # of schedules completed, forgotten or advanced at once; some 10 ms
+CHUNK = 500  # of schedules advanced at once; some 10 ms
 CATCH_UP_CHUNK = 2_000
-EXPIRE_EVERY_MS = 60_000
 AHEAD_MS = 60_000  # a stored cursor further ahead of now than this stops the shard
 FORGET_AFTER = 10_000  # deletes at the head of the due index before its range is dropped
 
@@ -100,6 +96,7 @@ class Shard:
         self._waiting = Waiting(ground, self._commands)
         self._budget = Budget(settings.catch_up_per_s, settings.catch_up_overrides)
         self._outage = Outage(ground, self._budget)
+        self._tidy = Tidy(ground, self._floors)
         self._backfills = Backfills(ground, self._budget)
         self.zones = Zones(store)
         self._replans = Replan(ground, self._commands, self.zones)
@@ -110,10 +107,7 @@ class Shard:
         self.record = ShardRecord(shard=number)
         self._last_look = 0
         self._commands_read = False
-        self._ended: dict[str, None] = {}  # active with nothing left to fire, or nothing that can: to be looked at
-        self._floor_ends: list[tuple[int, str]] = []  # heap: when a floor may be passed
         self._opened_at = 0
-        self._next_expiry = 0
         self._deletes = 0
 
     # --- opening
@@ -127,8 +121,7 @@ class Shard:
         if stored is not None:
             self.record = wire.record_from_bytes(stored)
         self._floors.update(stored_floors(self._store))
-        self._floor_ends = [(floor, name) for name, floor in self._floors.items()]
-        heapify(self._floor_ends)
+        self._tidy.open()
         self._refuse_future(now)
         if stored is None:
             self.record = self.record.moved(cursor=instant_end(now), seen_until=now, tz_version=tz_version())
@@ -224,6 +217,11 @@ class Shard:
         """Up to here what is overdue lets the commands of the outage go first; None once they are applied."""
         return None if self._commands_read else self._opened_at
 
+    @property
+    def _is_owing(self) -> bool:
+        first = (self._waiting.next_timer, self._waiting.next_change)
+        return first != (None, None) or self._outage.catching_up or self._backfills.exist
+
     # --- planning
 
     def plan(self, now: int, inputs: Sequence[Input] = (), *, away: str = "downtime") -> Step | None:
@@ -248,12 +246,12 @@ class Shard:
             self._apply(step, inputs)
         if len(step.items) < BUSY:
             self._catch_up(step)
-            self._tidy(step)
+            self._tidy.proceed(step, is_owing=self._is_owing)
         self._last_look = now
         if step.is_empty:
             self.record = self.record.moved(cursor=step.record.cursor, seen_until=now)
             self.horizon.fired(step.taken)  # dead ones
-            self._forget_ended(step)
+            self._tidy.looked(step)
             if step.replans:
                 self._replans.looked(step)
             return None
@@ -342,86 +340,6 @@ class Shard:
             if self._backfills.exist:
                 self._backfills.proceed(step, CATCH_UP_CHUNK)
 
-    def _tidy(self, step: Step) -> None:
-        """Transitions nobody waits for: completed, broken, forgotten, and floors the cursor has passed."""
-        if self._ended:
-            self._end(step, list(islice(self._ended, CHUNK)))
-        if step.now >= self._next_expiry:
-            self._forget_completed(step)
-        if self._floor_ends and not step.record.backlogs:
-            self._drop_floors(step)
-
-    def _end(self, step: Step, names: list[str]) -> None:
-        """Active schedules with nothing left to fire are completed, those that can't be fired are broken."""
-        step.ended = names
-        self._reader.touch(step, names)
-        waiting = (self._waiting.next_timer, self._waiting.next_change)
-        has_debts = waiting != (None, None) or self._outage.catching_up or self._backfills.exist or step.debtors
-        for name in names:
-            touched = step.touched[name]
-            schedule = touched.schedule
-            if schedule is None or touched.saved or schedule.state is not State.ACTIVE:
-                continue
-            fault = self._settler.fault(schedule)
-            if fault is not None:
-                self._break(step, schedule, fault)
-            elif place_of(schedule, step.record) is None and not (has_debts and self._owes(step, name)):
-                for gone in self._passed.rest(schedule):
-                    self._settler.record(step, schedule, gone)
-                step.save(completed(schedule, step.now))
-
-    def _owes(self, step: Step, name: str) -> bool:
-        if name in step.debtors:
-            return True
-        return any(not keys.is_floor(key) for key in self._store.keys(*keys.live_of(name)))
-
-    def _break(self, step: Step, schedule: Schedule, why: str) -> None:
-        broken = replace(
-            schedule, state=State.BROKEN, revision=schedule.revision + 1, updated_at=step.now, broken_reason=why
-        )
-        step.save(broken)
-        step.broke.append(_what_broke(schedule))
-        value = wire.revision_to_bytes(broken, "broken", None, step.now, deleted=False)
-        step.emit(self._catalogue.schedule_history, schedule.schedule_id.encode(), value)
-
-    def _forget_completed(self, step: Step) -> None:
-        """Completed schedules go a day after their last firing."""
-        start, end = keys.EXPIRY, keys.EXPIRY + instant_end(step.now)
-        found = [key for key, _ in zip(self._store.keys(start, end), range(CHUNK), strict=False)]
-        if len(found) < CHUNK:
-            self._next_expiry = step.now + EXPIRE_EVERY_MS
-        if not found:
-            return
-        names = [keys.split_expiry(key)[1] for key in found]
-        self._reader.touch(step, names)
-        for name in names:
-            touched = step.touched[name]
-            schedule = touched.schedule
-            if schedule is None or touched.saved or schedule.state is not State.COMPLETED:
-                continue  # a command of this very step has changed it
-            if self._owes(step, name):
-                continue  # it goes when its backfill or its change has come to an end
-            step.remove(name)
-            if name in self._floors and name not in step.floors:
-                step.drop_floor(name)
-            value = wire.revision_to_bytes(schedule, "expired", None, step.now, deleted=True)
-            step.emit(self._catalogue.schedule_history, name.encode(), value)
-
-    def _drop_floors(self, step: Step) -> None:
-        """Floors whose nominals the cursor has passed, those still in their window included."""
-        passed: list[str] = []
-        reached = instant_of(step.record.cursor)
-        while self._floor_ends and self._floor_ends[0][0] < reached and len(passed) < CHUNK:
-            _, name = heappop(self._floor_ends)
-            if name in self._floors and name not in step.floors:
-                passed.append(name)
-        for name, schedule in zip(passed, self._reader.schedules(passed), strict=True):
-            ends = self._floors[name] + (schedule.spec.window_ms if schedule is not None else 0)
-            if ends < reached:
-                step.drop_floor(name)
-            else:
-                heappush(self._floor_ends, (ends, name))
-
     # --- after the commit
 
     def committed(self, step: Step) -> None:
@@ -432,8 +350,7 @@ class Shard:
         if step.replans:
             self._replans.looked(step)
         self.horizon.fired(step.taken)
-        self._forget_ended(step)
-        self._ended.update(dict.fromkeys(step.paid))
+        self._tidy.committed(step)
         for schedule_id, touched in step.touched.items():
             if touched.saved or touched.moved:
                 self._rearm(schedule_id, touched)
@@ -442,7 +359,6 @@ class Shard:
                 self._floors.pop(schedule_id, None)
             else:
                 self._floors[schedule_id] = floor
-                heappush(self._floor_ends, (floor, schedule_id))
         if step.relisted - {keys.BACKFILL}:
             self._look_for_debts()
         if keys.BACKFILL in step.relisted:
@@ -462,13 +378,9 @@ class Shard:
         if schedule is None or schedule.state is not State.ACTIVE:
             return
         if due is None:
-            self._ended[schedule_id] = None
+            self._tidy.ends(schedule_id)
         elif due.key > self.record.cursor:
             self.horizon.arm(schedule, due)
-
-    def _forget_ended(self, step: Step) -> None:
-        for name in step.ended:
-            self._ended.pop(name, None)
 
     def housekeep(self, now: int) -> bool:
         """A slice of work that commits nothing: advance fired entries, read ahead. True if there may be more."""
@@ -479,7 +391,7 @@ class Shard:
 
     def next_instant(self) -> int | None:
         """When there will be something to do, as far as the horizon reaches; `now` or earlier means at once."""
-        if self._ended or (
+        if self._tidy.is_busy or (
             self._commands_read and (self.record.backlogs or self._outage.catching_up or self._replans.is_busy)
         ):
             return 0
@@ -492,7 +404,7 @@ class Shard:
 
         For callers that move time by hand, and for a loop that would rather sleep than look at an empty budget.
         """
-        if self._ended or (self._commands_read and (self.record.backlogs or self._replans.is_busy)):
+        if self._tidy.is_busy or (self._commands_read and (self.record.backlogs or self._replans.is_busy)):
             return now
         budget = self._outage.next_catch_up(now) if self._outage.catching_up else None
         backfill = self._backfills.next_change(now) if self._commands_read else None
@@ -515,7 +427,7 @@ class Shard:
             if not entry.alive:
                 continue
             if entry.following is None:
-                self._ended[entry.schedule_id] = None
+                self._tidy.ends(entry.schedule_id)
             else:
                 move(batch, entry.schedule_id, keys.DUE + entry.key, keys.DUE + entry.following.key)
                 self._deletes += 1
@@ -537,7 +449,7 @@ class Shard:
             for key, name, schedule in zip(chunk, names, self._reader.schedules(names), strict=True):
                 due = None if schedule is None else place_of(schedule, self.record)
                 if due is None and schedule is not None and schedule.state is State.ACTIVE:
-                    self._ended[name] = None
+                    self._tidy.ends(name)
                 move(batch, name, key, standing(schedule, due))
             self._store.write(batch)
         self.horizon.stale.clear()
@@ -568,7 +480,7 @@ class Shard:
         for name, schedule in zip(names, self._reader.schedules(names), strict=True):
             is_active = schedule is not None and schedule.state is State.ACTIVE
             if schedule is not None and is_active and self._settler.fault(schedule) is not None:
-                self._ended[name] = None
+                self._tidy.ends(name)
                 is_active = False
             found.append(schedule if is_active else None)
         return found
@@ -576,11 +488,3 @@ class Shard:
     def _prepare(self, schedule: Schedule) -> Prepared:
         encode = wire.DispatchTemplate(schedule, self.record).value
         return self._settler.target(schedule, self.number), encode, self._passed.watch(schedule)
-
-
-def _what_broke(schedule: Schedule) -> str:
-    """What is missing for a schedule that cannot be fired, in a word: for metrics."""
-    trigger = schedule.spec.trigger
-    if not isinstance(trigger, Unplannable):
-        return "lane"
-    return "trigger" if trigger.trigger is None else "calendar"
