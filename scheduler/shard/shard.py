@@ -389,32 +389,26 @@ class Shard:
             return True
         return self.horizon.extend(now)
 
-    def next_instant(self) -> int | None:
-        """When there will be something to do, as far as the horizon reaches; `now` or earlier means at once."""
-        if self._tidy.is_busy or (
-            self._commands_read and (self.record.backlogs or self._outage.catching_up or self._replans.is_busy)
-        ):
-            return 0
-        backfill = self._backfills.next_change(0) if self._commands_read else None
-        found = (self.horizon.next_instant(), self._waiting.next_timer, self._waiting.next_change, backfill)
-        return min((instant for instant in found if instant is not None), default=None)
+    def next_instant(self, now: int | None = None) -> int | None:
+        """When there will be something to do if nobody sends anything, as far as the horizon reaches; None: not in it.
 
-    def next_change(self, now: int) -> int | None:
-        """When there will be something to do if nobody sends anything, budgets included; None: not in the horizon.
-
-        For callers that move time by hand, and for a loop that would rather sleep than look at an empty budget.
+        At once is 0, or `now` if it is given: then what waits for a budget has its instant, too, for callers that move
+        time by hand. A loop that sleeps looks at what is due and at its budget in vain now and then.
         """
+        at_once = 0 if now is None else now
         if self._tidy.is_busy or (self._commands_read and (self.record.backlogs or self._replans.is_busy)):
-            return now
-        budget = self._outage.next_catch_up(now) if self._outage.catching_up else None
-        backfill = self._backfills.next_change(now) if self._commands_read else None
-        found = (self.horizon.next_instant(), self._waiting.next_timer, self._waiting.next_change, budget, backfill)
+            return at_once
+        found = [self.horizon.next_instant(), self._waiting.next_timer, self._waiting.next_change]
+        if self._commands_read:
+            found.append(self._backfills.next_change(at_once))
+            if self._outage.catching_up:
+                found.append(at_once if now is None else self._outage.next_catch_up(now))
         return min((instant for instant in found if instant is not None), default=None)
 
     def idle_until(self, now: int) -> None:
         """Looks up to `now` found nothing, says a caller that moves time by hand: skipped time is not an outage.
 
-        Only for instants at which nothing is due, so not beyond `next_change`.
+        Only for instants at which nothing is due, so not beyond `next_instant`.
         """
         self._last_look = max(self._last_look, now)
 

@@ -120,7 +120,7 @@ class World:
 
     def _next(self, shard: Shard) -> int | None:
         """The next instant with something to do; beyond the horizon the due index knows it."""
-        change = shard.next_change(shard.record.seen_until)
+        change = shard.next_instant(shard.record.seen_until)
         if change is not None and change <= instant_of(shard.horizon.end):
             return change
         key = self._store.first(keys.DUE + shard.horizon.end + b"\x00", keys.after_prefix(keys.DUE))
@@ -146,7 +146,7 @@ class World:
                 self._commit(shard, step)
                 while shard.housekeep(now):
                     pass
-            change = shard.next_change(now)
+            change = shard.next_instant(now)
             if (change is None or change > now) and shard.horizon.end >= instant_end(now):
                 return
 

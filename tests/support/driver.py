@@ -172,7 +172,7 @@ class Driver:
             while shard.housekeep(self.now):
                 pass
             self.inform()
-            change = shard.next_change(self.now)
+            change = shard.next_instant(self.now)
             if self._pending() or (change is not None and change <= self.now):
                 continue
             if self.now >= end:
@@ -188,7 +188,7 @@ class Driver:
             if self.now >= end:
                 return
             assert self.shard is not None
-            change = self.shard.next_change(self.now)
+            change = self.shard.next_instant(self.now)
             ahead = self.now + self.settings.horizon_ms // 2
             self.now = min(end, ahead if change is None else min(ahead, change))
             self.shard.idle_until(self.now - 1)
