@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.core.time import format_instant
+from scheduler.shard.horizon import Horizon
 from scheduler.shard.shard import MAX_DISPATCH_PARTITIONS, ShardSettings
 from tests.support.driver import START, Driver
 from topics.catalog import Catalogue
@@ -554,12 +555,23 @@ def test_a_page_is_cut_while_schedules_join_it(drivers: list[Driver], monkeypatc
         assert len(driver.times(f"acme/b{n:03}")) == 9, n
 
 
-def test_a_storm_of_near_creates_drops_the_horizon_and_loses_nothing(drivers: list[Driver]) -> None:
+def test_a_storm_of_near_creates_drops_the_horizon_and_loses_nothing(
+    drivers: list[Driver], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twice the bound in creates for the next seconds: the horizon is read again from the store."""
     driver = new(drivers, horizon_bytes=20_000)
     driver.create("acme/tick", trigger=EVERY_SECOND)
     driver.run_until(START + 5_000)
+    dropped_at: list[int] = []
+    reset = Horizon.reset
+
+    def drop(self: Horizon, end: bytes) -> None:
+        dropped_at.append(driver.now)
+        reset(self, end)
+
+    monkeypatch.setattr(Horizon, "reset", drop)
     many(driver, 500, at=format_instant(START + 9_000))
+    assert dropped_at == [START + 5_000]
     driver.run_until(START + 20_000)
     each_once(driver, 500 + 20)
 
