@@ -81,12 +81,13 @@ class Settler:
         step.put_live(key, record)
 
     def _owe_catch_up(self, step: Step, definition: Schedule, runs: Sequence[Run]) -> None:
-        """Runs for the budget; an earlier outage's that still wait keep their turn before them."""
+        """Runs for the budget, beside those of the version that still wait: each in its nominal's turn."""
         key = wire.live_key("catchup", definition.schedule_id, str(definition.version))
         stored = step.live(key)
         waiting = [] if stored is None else wire.catch_up_runs(wire.live_from_bytes(stored))
+        turns = sorted([*waiting, *runs], key=lambda run: run.scheduled_for)
         frozen = self._is_replaced(step, definition)
-        step.put_live(key, wire.catch_up_record([*waiting, *runs], definition, step.now, frozen=frozen))
+        step.put_live(key, wire.catch_up_record(turns, definition, step.now, frozen=frozen))
 
     @staticmethod
     def _is_replaced(step: Step, definition: Schedule) -> bool:

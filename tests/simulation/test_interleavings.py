@@ -518,6 +518,22 @@ def test_a_nominal_waiting_in_its_window_is_judged_after_an_outage(
     assert driver.occurrences()[0]["version"] == 1
 
 
+@RESTORES
+def test_a_nominal_waiting_in_its_window_is_caught_up_before_later_ones(
+    drivers: list[Driver], restore: dict[str, bool]
+) -> None:
+    """11:00 waits when the node stops; an update of the outage settles 12:00 and 13:00 first: 11:00 keeps its turn."""
+    driver = new(drivers)
+    driver.create(trigger=HOURLY, window_ms=3_600_000, misfire={"catch_up": 5})
+    driver.outage("2026-01-01T11:00:01Z")  # 10:00 is missed in it, 11:00 waits
+    driver.kill()
+    driver.send({"command": "update", "schedule_id": "acme/a", "spec": {"payload": 1}})
+    driver.now = START + 5 * 3_600_000
+    driver.start(**restore)
+    driver.advance(1_000)
+    assert driver.clocks()[:4] == ["10:00:00", "11:00:00", "12:00:00", "13:00:00"]
+
+
 # --- the horizon ----------------------------------------------------------------------------------------------------
 
 
