@@ -330,6 +330,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
     "ClockProbe": {
         "process": "the scheduler process that sent it",
         "sequence": "counts up by one with each probe of the process",
+        "tz_version": "the zone tables the process has: one with newer ones waits until no older one is left",
     },
 }
 

@@ -400,3 +400,4 @@ class ClockProbe(Message):
 
     process: str
     sequence: int
+    tz_version: str = ""

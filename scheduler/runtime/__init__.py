@@ -12,6 +12,7 @@
     kafka.py        clients and their settings          stores.py      the stores on disk
     health.py       live, ready, metrics                telemetry.py   every metric, declared once; log events
     quiet.py        the client's repeated words left out
+    elders.py       newer zone tables wait until no process with older ones is left
     repair.py       setting back a shard that a wrong clock drove into the future
 
 What happens when something fails (the crash tests show each):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 
+from scheduler.core.zones import tz_version
 from scheduler.runtime.clock import ALARMS, DueClock, SystemClock
 from scheduler.runtime.telemetry import Telemetry, event
 from topics.codec import encode
@@ -59,7 +60,7 @@ class Probe:
             else:
                 event("probe_failed", logging.ERROR, text=f"{self._topic} has no LogAppendTime: no broker's time in it")
 
-        value = encode(ClockProbe(process=self._name, sequence=sequence))
+        value = encode(ClockProbe(process=self._name, sequence=sequence, tz_version=tz_version()))
         try:
             self._producer.produce(self._topic, value, self._name.encode(), on_delivery=delivered)
         except (BufferError, KafkaException) as fault:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException
 
 from scheduler.core.time import format_instant
+from scheduler.core.zones import tz_version
 from scheduler.errors import BrokerUnavailable, ConfigInvalid, StateCorrupted
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.clock import DueClock, SystemClock
+from scheduler.runtime.elders import Elders, await_turn
 from scheduler.runtime.health import Health
 from scheduler.runtime.kafka import plain_producer
 from scheduler.runtime.probe import ClockWatch, Probe
@@ -43,6 +45,8 @@ class Process:
         self._turned = time.monotonic()
         self._assignment: Assignment | None = None
         self._clock: DueClock | None = None
+        self._parent = os.getppid()
+        self._elders: dict[str, str] = {}
 
     def stop(self, *_: object) -> None:
         """Drain and leave; safe in a signal handler."""
@@ -51,7 +55,6 @@ class Process:
     def run(self) -> int:
         """Raises BrokerUnavailable, ConfigInvalid or StateCorrupted when it cannot start."""
         settings = self._settings
-        parent = os.getppid()
         self_test()
         catalogue = settings.catalogue()
         cluster = check_topics(settings, catalogue)
@@ -70,13 +73,15 @@ class Process:
         event("process_started", process=name, pid=os.getpid(), health=health.address)
         probe.start()
         tables.start()
-        assignment.join()
         try:
+            await_turn(settings, catalogue.clock, Elders(name, tz_version()), self._await_elders)
+            self._elders = {}
+            assignment.join()
             while not self._stop.is_set():
                 assignment.poll()
                 self._turned = time.monotonic()
                 watch.look()
-                if os.getppid() != parent:
+                if os.getppid() != self._parent:
                     event("parent_gone", logging.WARNING)
                     break
         finally:
@@ -87,6 +92,12 @@ class Process:
             health.close()
             event("process_stopped", process=name, drained=drained)
         return 0
+
+    def _await_elders(self, older: dict[str, str]) -> bool:
+        """Told who has older zone tables while this process waits for them; True to wait no longer."""
+        self._elders = older
+        self._turned = time.monotonic()
+        return self._stop.is_set() or os.getppid() != self._parent
 
     def state(self) -> dict[str, Any]:
         """What `/live` and `/ready` show."""
@@ -102,10 +113,11 @@ class Process:
         serving = all(task.phase is Phase.READY and task.trouble is None for task in tasks.values())
         return {
             "live": live,
-            "ready": live and now is not None and not alarms and serving,
+            "ready": live and now is not None and not alarms and serving and not self._elders,
             "now": None if now is None else format_instant(now),
             "wall_clock_ahead_ms": None if difference is None else round(difference),
             "clock_alarms": alarms,
+            "waits_for_older_tables": self._elders,
             "shards": shards,
         }
 

@@ -10,7 +10,7 @@ Keys, by their first byte; a test restores an empty store from the topics and co
     d <due key>                  nothing            derived: the next nominal of each active schedule; instant 0 = none
     k <schedule_id>              a `d` or `x` key   derived: the one place where the schedule stands
     t <instant> <live key>       nothing            derived: live records that wait for an instant
-    c <priority> <schedule_id>   nothing            derived: catch-up records, by priority and tenant
+    c <priority> <schedule_id> 00 <version>         derived: catch-up records, by priority and tenant (no value)
     b <priority> <owner> 00 <id> nothing            derived: backfills, by priority and tenant
     e <instant> <live key>       nothing            derived: changes that wait for their instant
     x <instant> <schedule_id>    nothing            derived: completed schedules, by the time they are forgotten
