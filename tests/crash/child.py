@@ -51,16 +51,21 @@ def wrap(owner: type, name: str, before: Callable[..., None] | None, after: Call
     setattr(owner, name, wrapped)
 
 
+def starts(step: Any) -> bool:
+    """Something is dispatched by the step: on time, or of a catch-up, which is among its other records."""
+    return bool(step.items) or any("dispatch." in record.topic for record in step.records)
+
+
 def before_produce(fuse: Fuse) -> None:
     """The step is decided; nothing of it is written."""
-    wrap(Transaction, "_produce", lambda _self, step, _applied: fuse.touch() if step.items else None)
+    wrap(Transaction, "_produce", lambda _self, step, _applied: fuse.touch() if starts(step) else None)
 
 
 def before_commit(fuse: Fuse) -> None:
     """All records of the step are on the brokers, uncommitted."""
 
     def after(transaction: Any, step: Any, _applied: object) -> None:
-        if step.items:
+        if starts(step):
             transaction._producer.flush(10)
             fuse.touch()
 
@@ -69,12 +74,12 @@ def before_commit(fuse: Fuse) -> None:
 
 def after_commit(fuse: Fuse) -> None:
     """The step is committed; the store does not know."""
-    wrap(Transaction, "commit", None, lambda _self, step: fuse.touch() if step.items else None)
+    wrap(Transaction, "commit", None, lambda _self, step: fuse.touch() if starts(step) else None)
 
 
 def after_store(fuse: Fuse) -> None:
     """The store has the step; fired entries are not advanced."""
-    wrap(Shard, "committed", None, lambda _self, step: fuse.touch() if step.items else None)
+    wrap(Shard, "committed", None, lambda _self, step: fuse.touch() if starts(step) else None)
 
 
 def in_advance(fuse: Fuse) -> None:
