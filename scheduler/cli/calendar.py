@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from scheduler.cli.common import Cli, Shown, json_option, note, pass_cli, print_json, print_table
-from scheduler.cli.documents import Mistake, read_objects
+from scheduler.cli.documents import Mistake, read_named
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
 from scheduler.cli.looking import calendar_versions
 from scheduler.core.calendar import CALENDAR_FIELDS, parse_calendar
@@ -167,25 +167,8 @@ def delete(cli: Cli, name: str, *, as_json: bool, actor: str | None) -> None:
 
 def _read(files: Sequence[TextIO]) -> tuple[list[Asked], list[Mistake]]:
     """The calendars of all files, or everything that is wrong with them."""
-    asked: list[Asked] = []
-    mistakes: list[Mistake] = []
-    for file in files:
-        try:
-            text = file.read()
-        except UnicodeDecodeError as error:
-            mistakes.append(Mistake(file=file.name, line=1, why=f"is not UTF-8 text: {error.reason}"))
-            continue
-        for found in read_objects(text, file.name):
-            if isinstance(found, Mistake):
-                mistakes.append(found)
-                continue
-            line, fields = found
-            wrong = list(_wrong(fields))
-            wrong += [f"{fields.get('name')!r} is given twice" for one in asked if one.name == fields.get("name")]
-            mistakes += [Mistake(file=file.name, line=line, why=why) for why in wrong]
-            if not wrong:
-                asked.append(Asked(file.name, line, str(fields["name"]), fields))
-    return asked, mistakes
+    found, mistakes = read_named(files, "name", _wrong)
+    return [Asked(file, line, str(fields["name"]), fields) for file, line, fields in found], mistakes
 
 
 def _wrong(fields: Mapping[str, Any]) -> Iterator[str]:

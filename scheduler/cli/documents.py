@@ -20,7 +20,8 @@ from scheduler.cli.values import absolute
 from topics.messages import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TextIO
 
 FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(Command))
 
@@ -89,6 +90,39 @@ def read_objects(text: str, file: str) -> Iterator[tuple[int, dict[str, Any]] | 
             yield line, value
         else:
             yield Mistake(file=file, line=line, why="expected an object of names and values")
+
+
+def read_texts(files: Iterable[TextIO]) -> Iterator[tuple[str, str] | Mistake]:
+    """Name and text of each file; one that is no text comes as a mistake."""
+    for file in files:
+        try:
+            yield file.name, file.read()
+        except UnicodeDecodeError as error:
+            yield Mistake(file=file.name, line=1, why=f"is not UTF-8 text: {error.reason}")
+
+
+def read_named(
+    files: Iterable[TextIO], name: str, faults: Callable[[dict[str, Any]], Iterable[str]]
+) -> tuple[list[tuple[str, int, dict[str, Any]]], list[Mistake]]:
+    """The objects of all files with file and line, and everything that is wrong; the field `name` tells them apart."""
+    good: list[tuple[str, int, dict[str, Any]]] = []
+    mistakes: list[Mistake] = []
+    for read in read_texts(files):
+        if isinstance(read, Mistake):
+            mistakes.append(read)
+            continue
+        file, text = read
+        for found in read_objects(text, file):
+            if isinstance(found, Mistake):
+                mistakes.append(found)
+                continue
+            line, fields = found
+            wrong = list(faults(fields))
+            wrong += [f"{fields.get(name)!r} is given twice" for *_, one in good if one[name] == fields.get(name)]
+            mistakes += [Mistake(file=file, line=line, why=why) for why in wrong]
+            if not wrong:
+                good.append((file, line, fields))
+    return good, mistakes
 
 
 @dataclass(frozen=True, slots=True)

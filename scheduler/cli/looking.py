@@ -6,7 +6,7 @@ Only reads, read-committed and without a group; works while no scheduler runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -20,11 +20,13 @@ from topics.messages import Calendar, Revision, Schedule
 from topics.reading import read_compacted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scheduler.config import Settings
     from scheduler.core.calendars import Calendars
     from scheduler.core.model import Schedule as Known
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +91,31 @@ def schedules(
     return [Seen(schedule=schedule, value=value, calendars=known) for schedule, value in found_all]
 
 
-def calendar_versions(settings: Settings, *, timeout_s: float = 30.0) -> dict[str, dict[int, Calendar]]:
-    """Every version of every calendar on the topic, by name and number; what is no calendar is left out."""
-    found: dict[str, dict[int, Calendar]] = {}
-    topic = settings.catalogue().calendars
+def table_versions(
+    settings: Settings,
+    topic: str,
+    kind: type[_T],
+    checked: Callable[[bytes, str, int], object],
+    timeout_s: float = 30.0,
+) -> dict[str, dict[int, _T]]:
+    """Every version of every record of a `<name>@<version>` topic; what `checked` refuses (ValueError) is left out."""
+    found: dict[str, dict[int, _T]] = {}
     for key, value, _, _ in read_compacted(settings.client_config(), topic, timeout_s=timeout_s):
         try:
             name, version = split_versioned_key(key)
             if value is None:
                 found.get(name, {}).pop(version, None)
                 continue
-            calendar_from_bytes(value, name, version)
-            found.setdefault(name, {})[version] = decode(Calendar, value)
+            checked(value, name, version)
+            found.setdefault(name, {})[version] = decode(kind, value)
         except ValueError:
             continue
     return {name: versions for name, versions in found.items() if versions}
+
+
+def calendar_versions(settings: Settings, *, timeout_s: float = 30.0) -> dict[str, dict[int, Calendar]]:
+    """Every version of every calendar on the topic, by name and number; what is no calendar is left out."""
+    return table_versions(settings, settings.catalogue().calendars, Calendar, calendar_from_bytes, timeout_s)
 
 
 def calendars(settings: Settings, *, timeout_s: float = 30.0) -> Calendars:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scheduler.cli.common import Cli, json_option, note, now_ms, pass_cli, print_json, progress
-from scheduler.cli.documents import Located, Mistake, read_commands
+from scheduler.cli.documents import Located, Mistake, read_commands, read_texts
 from scheduler.cli.kafka import command_client, settings_with_broker
 from scheduler.cli.replies import as_json as reply_json
 from scheduler.cli.replies import as_lines
@@ -83,13 +83,12 @@ def _read(files: Iterable[TextIO]) -> tuple[list[Located], list[Mistake]]:
     now = now_ms()
     located: list[Located] = []
     mistakes: list[Mistake] = []
-    for file in files:
-        try:
-            text = file.read()
-        except UnicodeDecodeError as error:
-            mistakes.append(Mistake(file=file.name, line=1, why=f"is not UTF-8 text: {error.reason}"))
+    for read in read_texts(files):
+        if isinstance(read, Mistake):
+            mistakes.append(read)
             continue
-        for found in read_commands(text, file.name, now):
+        file, text = read
+        for found in read_commands(text, file, now):
             if isinstance(found, Located):
                 located.append(found)
             else:

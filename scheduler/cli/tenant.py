@@ -9,13 +9,13 @@ import click
 import msgspec
 
 from scheduler.cli.common import Cli, Shown, json_option, note, now_ms, pass_cli, print_json, print_table
-from scheduler.cli.documents import Mistake, read_objects
+from scheduler.cli.documents import Mistake, read_named
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
+from scheduler.cli.looking import table_versions
 from scheduler.core.time import format_instant
-from scheduler.wire import split_versioned_key, tenant_faults, tenant_from_bytes, versioned_key
-from topics.codec import decode, encode
+from scheduler.wire import tenant_faults, tenant_from_bytes, versioned_key
+from topics.codec import encode
 from topics.messages import Tenant
-from topics.reading import read_compacted
 from topics.tables import write_rows
 
 if TYPE_CHECKING:
@@ -134,43 +134,15 @@ def show(cli: Cli, tenant: str, *, as_json: bool) -> None:
     print_table(["field", "value"], [row for row in rows if row[1] is not None])
 
 
-def versions_of(settings: Settings, *, timeout_s: float = 30.0) -> dict[str, dict[int, Tenant]]:
+def versions_of(settings: Settings) -> dict[str, dict[int, Tenant]]:
     """Every version of every tenant's record on the topic; what is none is left out."""
-    found: dict[str, dict[int, Tenant]] = {}
-    topic = settings.catalogue().tenants
-    for key, value, _, _ in read_compacted(settings.client_config(), topic, timeout_s=timeout_s):
-        try:
-            name, version = split_versioned_key(key)
-            if value is None:
-                found.get(name, {}).pop(version, None)
-                continue
-            tenant_from_bytes(value, name, version)
-            found.setdefault(name, {})[version] = decode(Tenant, value)
-        except ValueError:
-            continue
-    return {name: versions for name, versions in found.items() if versions}
+    return table_versions(settings, settings.catalogue().tenants, Tenant, tenant_from_bytes)
 
 
 def _read(files: Sequence[TextIO]) -> tuple[list[Tenant], list[Mistake]]:
-    asked: list[Tenant] = []
-    mistakes: list[Mistake] = []
-    for file in files:
-        try:
-            text = file.read()
-        except UnicodeDecodeError as error:
-            mistakes.append(Mistake(file=file.name, line=1, why=f"is not UTF-8 text: {error.reason}"))
-            continue
-        for found in read_objects(text, file.name):
-            if isinstance(found, Mistake):
-                mistakes.append(found)
-                continue
-            line, fields = found
-            wrong = list(_wrong(fields))
-            wrong += [f"{one.tenant!r} is given twice" for one in asked if one.tenant == fields.get("tenant")]
-            mistakes += [Mistake(file=file.name, line=line, why=why) for why in wrong]
-            if not wrong:
-                asked.append(_made(fields))
-    return asked, mistakes
+    """The tenants of all files, or everything that is wrong with them."""
+    found, mistakes = read_named(files, "tenant", _wrong)
+    return [_made(fields) for _, _, fields in found], mistakes
 
 
 def _wrong(fields: dict[str, Any]) -> Iterator[str]:
