@@ -26,7 +26,7 @@ def test_the_broker_is_killed_while_firing(make_cluster: Callable[..., Cluster],
     cluster = make_cluster(private_broker)
     node = cluster.node().start()
     await_ready(node)
-    expected = create(cluster, beats(8, now_ms() + 1_500, 8))
+    expected = create(cluster, beats(8, now_ms() + 3_000, 8))
     with Dispatches(cluster) as dispatches:
         dispatches.await_count(12, words=node.words)
         private_broker.kill()
@@ -65,7 +65,7 @@ def test_the_answer_to_a_commit_is_lost(proxied: tuple[Cluster, Proxy], times: i
     node = seen_by_node.node().start()
     cluster.nodes += seen_by_node.nodes
     await_ready(node)
-    expected = create(cluster, beats(8, now_ms() + 1_500, 8))
+    expected = create(cluster, beats(8, now_ms() + 3_000, 8))
     with Dispatches(cluster) as dispatches:
         dispatches.await_count(8, words=node.words)
         proxy.lose(END_TXN, times, hang_up=hang_up)
@@ -87,7 +87,7 @@ def test_cut_off_during_a_commit_and_back_again(proxied: tuple[Cluster, Proxy]) 
     cluster.nodes += seen_by_a.nodes
     a.start()
     await_ready(a)
-    expected = create(cluster, beats(8, now_ms() + 1_500, 10))
+    expected = create(cluster, beats(8, now_ms() + 3_000, 10))
     with Dispatches(cluster) as dispatches:
         dispatches.await_count(8, words=a.words)
         proxy.lose(END_TXN, 1, hang_up=False)

@@ -61,7 +61,7 @@ def test_p49_a_wall_clock_that_steps_moves_nothing(cluster: Cluster, lies: Lies)
     node = cluster.node().start(lies=lies.path)
     await_ready(node)
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(8, now_ms() + 1_000, 6))
+        expected = create(cluster, beats(8, now_ms() + 3_000, 6))
         dispatches.await_count(8, words=node.words)
         lies.tell(wall_ms=TWO_HOURS_MS)
         assert "7200.0 s ahead of the brokers' time" in await_alarm(node, "wall")
@@ -89,7 +89,7 @@ def test_p50_a_boot_with_an_absurd_clock_waits(cluster: Cluster, lies: Lies) -> 
     """1970, then 2098 for a moment, then right: nothing is opened, fired or stored before; then everything, once."""
     first = cluster.node().start()
     await_ready(first)
-    expected = create(cluster, beats(4, now_ms() + 1_000, 8))
+    expected = create(cluster, beats(4, now_ms() + 3_000, 8))
     assert first.stop() == [0]
     before = shard_marks(cluster)
     node = cluster.node("n2")
@@ -121,7 +121,7 @@ def test_p51_a_loop_that_slept_is_an_outage(cluster: Cluster, frozen_ms: int) ->
     node = cluster.node(session_timeout_ms=90_000, heartbeat_interval_ms=3_000).start()
     await_ready(node)
     with Dispatches(cluster) as dispatches, Reader(cluster, [cluster.catalogue.occurrences]) as occurrences:
-        first = now_ms() + 1_000
+        first = now_ms() + 3_000
         schedules = beats(4, first, frozen_ms // 1000 + 5)
         expected = create(cluster, schedules, misfire="fire_once")
         dispatches.await_count(8, words=node.words)

@@ -33,7 +33,7 @@ def live_through(cluster: Cluster, points: Sequence[tuple[str, int]]) -> None:
     """Kill at each of the points in turn while schedules fire, then let the rest fire in peace, and judge."""
     node = cluster.node().start()
     await_ready(node)
-    expected = create(cluster, beats(8, now_ms() + 1_500, A_KILL_S * len(points) + 4))
+    expected = create(cluster, beats(8, now_ms() + 3_000, A_KILL_S * len(points) + 4))
     with Dispatches(cluster) as dispatches:
         dispatches.await_count(8, words=node.words)
         node.sigkill()
@@ -75,7 +75,7 @@ def test_killed_while_shards_are_taken_away(cluster: Cluster) -> None:
     node = cluster.node(processes=2).start(0, crash=("in_revoked", 1))
     wait_until(lambda: len(owners([node])) == cluster.shards, node.words)
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(8, now_ms() + 1_500, 2 * A_KILL_S))
+        expected = create(cluster, beats(8, now_ms() + 3_000, 2 * A_KILL_S))
         dispatches.await_count(8, words=node.words)
         node.start(1)
         assert node.await_death(0) == -signal.SIGKILL, node.words()

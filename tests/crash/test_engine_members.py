@@ -49,7 +49,7 @@ def test_a_killed_process_is_replaced_and_nothing_is_missed(cluster: Cluster) ->
     node = cluster.node(processes=2, supervised=True).start()
     shared(node)
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(12, now_ms() + 1_500, 6))
+        expected = create(cluster, beats(12, now_ms() + 3_000, 6))
         dispatches.await_count(12, words=node.words)
         before = node.pid(1)
         node.sigkill(1)
@@ -75,7 +75,7 @@ def test_a_frozen_process_returns_as_a_zombie(cluster: Cluster) -> None:
     node.start(1, crash=("before_commit", 3), by="SIGSTOP")
     frozen = [shard for shard, owner in shared(node).items() if owner == "n1-1"]
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(12, now_ms() + 1_500, 9))
+        expected = create(cluster, beats(12, now_ms() + 3_000, 9))
         wait_until(lambda: node.is_frozen(1), node.words)
         # The frozen process keeps its stores locked: the other one must not wait for them.
         wait_until(lambda: served(node, 0) == set(range(SHARDS)), node.words)
@@ -105,7 +105,7 @@ def test_a_node_joins_and_leaves_and_kept_shards_fire_on(cluster: Cluster) -> No
     first.start()
     await_ready(first)
     with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(12, now_ms() + 1_500, 12))
+        expected = create(cluster, beats(12, now_ms() + 3_000, 12))
         dispatches.await_count(12, words=first.words)
         second.start()
         after = shared(first, second)

@@ -83,7 +83,7 @@ def test_a_shard_in_the_future_is_repaired_beside_its_node(cluster: Cluster, tmp
         assert {line["result"] for line in done} == {"repaired"}
         assert sum(line["schedules"] for line in done) == len(misled)
         await_ready(node)
-        new = create(cluster, beats(4, now_ms() + 1_000, 3, tenant="new"))
+        new = create(cluster, beats(4, now_ms() + 3_000, 3, tenant="new"))
         dispatches.await_all(new, words=node.words)
         assert node.stop() == [0]
         verdict = judge(dispatches.read_to_end(), {**old, **new})

@@ -121,7 +121,7 @@ def test_garbage_is_accounted_for_and_stops_nothing(cluster: Cluster) -> None:
     chance = random.Random(seed)
     node = cluster.node().start()
     await_ready(node)
-    rhythm = beats(4, now_ms() + 2_000, 8, tenant="quiet")
+    rhythm = beats(4, now_ms() + 3_000, 8, tenant="quiet")
     send(cluster, *(beat.create() for beat in rhythm))
     catalogue = cluster.catalogue
     producer = Producer({**cluster.kafka, "queue.buffering.max.messages": 200_000})

@@ -32,7 +32,7 @@ def test_a_store_that_cannot_be_opened(cluster: Cluster) -> None:
     """A file in place of the directory: one shard is down and says why; the other fires on; then all is caught up."""
     node = cluster.node().start()
     await_ready(node)
-    expected = create(cluster, beats(8, now_ms() + 2_000, 7))
+    expected = create(cluster, beats(8, now_ms() + 3_000, 7))
     with Dispatches(cluster) as dispatches:
         dispatches.await_count(8, words=node.words)
         node.stop()
@@ -93,7 +93,7 @@ def test_a_disk_that_fills_up_while_firing(cluster: Cluster, small_disk: Path) -
     """Committed, and the store cannot follow: not ready, the text says no space; with room again, nothing was lost."""
     node = cluster.node(data_dir=small_disk / "data").start()
     await_ready(node)
-    expected = create(cluster, beats(8, now_ms() + 2_000, 7))
+    expected = create(cluster, beats(8, now_ms() + 3_000, 7))
     with Dispatches(cluster) as dispatches:
         dispatches.await_count(8, words=node.words)
         filler = fill(small_disk)

@@ -160,7 +160,7 @@ def test_a_wiped_store_goes_on_where_it_was(cluster: Cluster) -> None:
     """Without its stores a node fires on: nothing lost, nothing twice, and the pause of before still holds."""
     node = cluster.node().start()
     await_ready(node)
-    rhythm = beats(8, now_ms() + 2_000, 6)
+    rhythm = beats(8, now_ms() + 3_000, 6)
     silent = Beat("acme/silent", now_ms() + 2_000, now_ms() + 60_000)
     send(cluster, *(beat.create() for beat in rhythm), silent.create())
     assert send(cluster, {"command": "pause", "schedule_id": silent.schedule_id}) == ["paused"]
