@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from scheduler.cli.common import Cli, Shown, json_option, note, pass_cli, print_json, print_table
+from scheduler.cli.common import Cli, Shown, json_option, note, pass_cli, print_json, print_table, tell_mistakes
 from scheduler.cli.documents import Mistake, read_named
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
 from scheduler.cli.looking import calendar_versions
@@ -81,11 +81,7 @@ def apply(cli: Cli, files: Sequence[TextIO], *, as_json: bool, dry_run: bool, ac
     """
     asked, mistakes = _read(files)
     if mistakes:
-        for mistake in mistakes:
-            if as_json:
-                print_json({"file": mistake.file, "line": mistake.line, "error": mistake.why})
-            else:
-                note(str(mistake))
+        tell_mistakes(mistakes, as_json=as_json)
         note("error: nothing was written")
         sys.exit(2)
     settings = settings_with_broker(cli)

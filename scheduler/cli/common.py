@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from scheduler.cli.documents import Mistake
     from scheduler.config import Settings
 
 
@@ -59,6 +60,15 @@ def print_json(value: object) -> None:
     """One value as one line of JSON; Structs and `Raw` as they are on the wire."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
+
+
+def tell_mistakes(mistakes: Iterable[Mistake], *, as_json: bool) -> None:
+    """What is wrong with the files given: a line of JSON each, or file:line and a sentence on standard error."""
+    for mistake in mistakes:
+        if as_json:
+            print_json({"file": mistake.file, "line": mistake.line, "error": mistake.why})
+        else:
+            note(str(mistake))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scheduler.cli.common import Cli, json_option, note, now_ms, pass_cli, print_json, progress
+from scheduler.cli.common import Cli, json_option, note, now_ms, pass_cli, print_json, progress, tell_mistakes
 from scheduler.cli.documents import Located, Mistake, read_commands, read_texts
 from scheduler.cli.kafka import command_client, settings_with_broker
 from scheduler.cli.replies import as_json as reply_json
@@ -53,11 +53,7 @@ def command(
     """
     located, mistakes = _read(files)
     if mistakes:
-        for mistake in mistakes:
-            if as_json:
-                print_json({"file": mistake.file, "line": mistake.line, "error": mistake.why})
-            else:
-                note(str(mistake))
+        tell_mistakes(mistakes, as_json=as_json)
         note(f"error: {len(mistakes)} of {len(mistakes) + len(located)} can't be read as commands; nothing was sent")
         sys.exit(2)
     for item in located:
