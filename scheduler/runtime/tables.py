@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 BATCH = 500
 POLL_S = 0.2
 
+T = TypeVar("T", Calendars, Tenants)
+
 
 class Tables:
     """`calendars` and `tenants` are the newest sets; `wait` gives the first once both are whole."""
@@ -40,6 +42,7 @@ class Tables:
         self._settings = settings
         self._catalogue = catalogue
         self._telemetry = telemetry
+        self._refused = {"tenant": telemetry.tenants_refused, "calendar": telemetry.calendars_refused}
         self.calendars: Calendars = NO_CALENDARS
         self.tenants: Tenants = NO_TENANTS
         self._whole = threading.Event()
@@ -73,9 +76,9 @@ class Tables:
                     error = message.error()
                     if error is None:
                         if message.topic() == self._catalogue.tenants:
-                            tenants = self._with_tenant(tenants, message)
+                            tenants = self._with(tenants, message, "tenant", wire.tenant_from_bytes)
                         else:
-                            calendars = self._with(calendars, message)
+                            calendars = self._with(calendars, message, "calendar", wire.calendar_from_bytes)
                     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
                         unread.discard(message.topic() or "")
                     else:
@@ -93,27 +96,13 @@ class Tables:
             self.tenants = tenants
             event("tenants_read", count=len(tenants.by_tenant))
 
-    def _with_tenant(self, read: Tenants, message: Message) -> Tenants:
+    def _with(self, read: T, message: Message, kind: str, parse: Callable[[bytes, str, int], Any]) -> T:
+        """The set after one record; one that is none of its kind is passed over, and an alarm."""
         key, value = message.key(), message.value()
         try:
             name, version = wire.split_versioned_key(key)
-            if value is None:
-                return read.drop(name, version)
-            return read.put(name, version, wire.tenant_from_bytes(value, name, version))
+            return read.drop(name, version) if value is None else read.put(name, version, parse(value, name, version))
         except ValueError as fault:
-            self._telemetry.tenants_refused.inc()
-            event("tenant_refused", logging.ERROR, key=repr(key)[:120], offset=message.offset(), text=str(fault))
-            return read
-
-    def _with(self, read: Calendars, message: Message) -> Calendars:
-        """The set after one record; one that is no calendar is passed over, and an alarm."""
-        key, value = message.key(), message.value()
-        try:
-            name, version = wire.split_versioned_key(key)
-            if value is None:
-                return read.drop(name, version)
-            return read.put(name, version, wire.calendar_from_bytes(value, name, version))
-        except ValueError as fault:
-            self._telemetry.calendars_refused.inc()
-            event("calendar_refused", logging.ERROR, key=repr(key)[:120], offset=message.offset(), text=str(fault))
+            self._refused[kind].inc()
+            event(f"{kind}_refused", logging.ERROR, key=repr(key)[:120], offset=message.offset(), text=str(fault))
             return read
