@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,7 @@ from scheduler.cli.common import Cli, Shown, json_option, note, pass_cli, print_
 from scheduler.cli.documents import Mistake, read_named
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
 from scheduler.cli.looking import calendar_versions
-from scheduler.core.calendar import CALENDAR_FIELDS, parse_calendar
+from scheduler.core.calendar import CALENDAR_FIELDS, CALENDAR_NAME, parse_calendar
 from scheduler.core.time import format_instant
 from scheduler.wire import calendar_fields, versioned_key
 from topics.codec import encode
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 KEPT = 20  # versions of a calendar that stay on the topic: schedules not re-planned yet still follow an older one
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}", re.ASCII)
 FIELDS = (*(name for name in CALENDAR_FIELDS if name != "version"), "description")
 
 
@@ -169,7 +167,7 @@ def _read(files: Sequence[TextIO]) -> tuple[list[Asked], list[Mistake]]:
 
 def _wrong(fields: Mapping[str, Any]) -> Iterator[str]:
     name = fields.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not CALENDAR_NAME.fullmatch(name):
         yield f"name: {name!r:.60} is no name: 1 to 100 of a-z, 0-9, '.', '_', '-', a letter or digit first"
     if "version" in fields:
         yield "version: versions are given out here; leave it out"

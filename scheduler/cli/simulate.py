@@ -30,8 +30,15 @@ _LINES: Final = 500  # written at once
 @click.command("simulate", short_help="Play a scenario in virtual time: what would happen?")
 @click.argument("scenario", metavar="SCENARIO.json", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw a picture, too.")
+@click.option(
+    "--max-events",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="Stop after so many events, with exit code 1.",
+)
 @json_option
-def command(scenario: Path, *, svg: Path | None, as_json: bool) -> None:
+def command(scenario: Path, *, svg: Path | None, max_events: int, as_json: bool) -> None:
     """Play SCENARIO.json (`-` for standard input) through the real scheduler in virtual time.
 
     A scenario says when commands are sent, when nobody is there, and from when until when to look; `ops/policies.md`
@@ -59,7 +66,9 @@ def command(scenario: Path, *, svg: Path | None, as_json: bool) -> None:
     if svg is not None:
         _check_writable(svg)
         picture = Picture(checked)
-    events = play(checked) if picture is None else _drawn(play(checked), picture)
+    events = _bounded(play(checked), max_events)
+    if picture is not None:
+        events = _drawn(events, picture)
     lines = (msgspec.json.encode(e).decode() for e in events) if as_json else timeline(checked, events)
     _write(lines)
     if svg is not None and picture is not None:
@@ -91,6 +100,14 @@ def _check_writable(svg: Path) -> None:
         raise Shown(f"{svg} cannot be written: {fault.strerror}", MISUSED) from None
 
 
+def _bounded(events: Iterator[Event], most: int) -> Iterator[Event]:
+    """At most so many; what they come to is shown before the error that says where it stopped."""
+    for count, event in enumerate(events):
+        if count == most:
+            raise Shown(f"stopped at {event['at']} after {most} events: look at less, or raise --max-events")
+        yield event
+
+
 def _drawn(events: Iterator[Event], picture: Picture) -> Iterator[Event]:
     for event in events:
         picture.add(event)
@@ -100,11 +117,12 @@ def _drawn(events: Iterator[Event], picture: Picture) -> Iterator[Event]:
 def _write(lines: Iterator[str]) -> None:
     """Many lines at once: a year of events is written in seconds."""
     chunk: list[str] = []
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == _LINES:
-            sys.stdout.write("\n".join(chunk) + "\n")
-            chunk.clear()
-    if chunk:
-        sys.stdout.write("\n".join(chunk) + "\n")
-    sys.stdout.flush()
+    try:
+        for line in lines:
+            chunk.append(line)
+            if len(chunk) == _LINES:
+                sys.stdout.write("\n".join(chunk) + "\n")
+                chunk.clear()
+    finally:
+        sys.stdout.write("".join(f"{line}\n" for line in chunk))
+        sys.stdout.flush()

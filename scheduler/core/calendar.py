@@ -5,6 +5,7 @@ so; then `exclude_dates`, `exclude_ranges` and the holidays of countries close d
 version of a calendar is a new value: what was decided by the old one stays decided.
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
@@ -19,6 +20,7 @@ _LONGEST_RANGE: Final = 3660
 _MOST_DATES: Final = 10_000
 _KEPT_MONTHS: Final = 4096
 _EXAMPLE: Final = '{"name": "us", "version": 1, "working_days": ["MON", "TUE", "WED", "THU", "FRI"]}'
+CALENDAR_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}", re.ASCII)
 CALENDAR_FIELDS: Final = (
     *("name", "version", "working_days", "exclude_dates", "exclude_ranges", "include_dates", "holidays"),
 )

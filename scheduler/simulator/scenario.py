@@ -5,6 +5,8 @@
      "settings"?: {"grace_ms"?: MS},                       the upper bound of the grace [60000]
      "tenants"?: {TENANT: {"catch_up_per_s"?: NUMBER}},    undeclared tenants get the defaults
      "steps": [{"at": INSTANT, "command": {...}}           a command, as on `scheduler.commands`; command_id optional
+               {"at": INSTANT, "calendar": {"name": NAME}} a calendar's next version, as `scheduler calendar apply`
+                                                           reads one; with "deleted": true it is deleted
                {"at": INSTANT, "outage_until": INSTANT}    nobody is there in [at, outage_until)
                {"at": INSTANT, "clock_step_ms": MS}]}      the node's wall clock is moved; the due clock does not follow
 
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from scheduler.core.calendar import CALENDAR_FIELDS, CALENDAR_NAME, Calendar, parse_calendar
 from scheduler.core.identity import is_lane
 from scheduler.core.policy import DEFAULT_RULES
 from scheduler.core.problem import Problem
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 MAX_GRACE_MS: Final = 86_400_000
 MAX_CATCH_UP_PER_S: Final = 100_000
 _TOP: Final = ("from", "until", "title", "description", "settings", "tenants", "steps")
-_KINDS: Final = ("command", "outage_until", "clock_step_ms")
+_KINDS: Final = ("command", "calendar", "outage_until", "clock_step_ms")
 _TENANT: Final = re.compile(TENANT_PATTERN)
 
 
@@ -67,6 +70,15 @@ class CommandStep:
 
 
 @dataclass(frozen=True, slots=True)
+class CalendarStep:
+    """The next version of a calendar is applied; None deletes it."""
+
+    at: int
+    name: str
+    calendar: Calendar | None
+
+
+@dataclass(frozen=True, slots=True)
 class OutageStep:
     """The node is gone in [at, until)."""
 
@@ -82,7 +94,7 @@ class ClockStep:
     step_ms: int
 
 
-Step = CommandStep | OutageStep | ClockStep
+Step = CommandStep | CalendarStep | OutageStep | ClockStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +262,12 @@ class _Reading:
         if len(kinds) != 1:
             self.wrong(where, f"expected one of {', '.join(_KINDS)}, found {' and '.join(kinds) or 'none'}")
         before = len(self.problems)
-        read = {"command": self._command, "outage_until": self._outage, "clock_step_ms": self._clock}
+        read = {
+            "command": self._command,
+            "calendar": self._calendar,
+            "outage_until": self._outage,
+            "clock_step_ms": self._clock,
+        }
         made = [read[kind](f"{where}.{kind}", at, given[kind]) for kind in kinds]
         return None if at is None or len(made) != 1 or len(self.problems) > before else made[0]
 
@@ -266,6 +283,21 @@ class _Reading:
         name, spec = given.get("schedule_id"), given.get("spec")
         trigger = spec.get("trigger") if isinstance(spec, dict) else None
         return CommandStep(at or 0, value, name.encode() if isinstance(name, str) else None, name, trigger)
+
+    def _calendar(self, where: str, at: int | None, given: object) -> Step | None:
+        name = given.get("name") if isinstance(given, dict) else None
+        if not isinstance(given, dict) or not isinstance(name, str) or not CALENDAR_NAME.fullmatch(name):
+            self.wrong(where, 'expected a calendar such as {"name": "office", "working_days": ["MON", "TUE"]}')
+            return None
+        if given.get("deleted") is True:
+            self.strangers(where, given, ("name", "deleted"))
+            return CalendarStep(at or 0, name, None)
+        known = tuple(field for field in CALENDAR_FIELDS if field != "version")
+        self.strangers(where, given, (*known, "description"))
+        parsed = parse_calendar({field: value for field, value in given.items() if field in known})
+        for problem in parsed.problems:
+            self.wrong(f"{where}.{problem.field.removeprefix('calendar.')}", problem.message)
+        return None if parsed.calendar is None else CalendarStep(at or 0, name, parsed.calendar)
 
     def _outage(self, where: str, at: int | None, given: object) -> Step | None:
         until = self.instant(where, given)

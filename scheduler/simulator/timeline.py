@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from scheduler.core.time import format_instant, parse_instant
-from scheduler.simulator.scenario import ClockStep, OutageStep
+from scheduler.simulator.scenario import CalendarStep, ClockStep, OutageStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -137,6 +137,9 @@ def _marks(scenario: Scenario) -> Iterator[tuple[int, str, str]]:
             marks.append((step.at, "outage", f"nobody is there until {format_instant(step.until)}"))
             if step.until <= scenario.until:
                 marks.append((step.until, "back", "commands that waited are applied first"))
+        elif isinstance(step, CalendarStep):
+            text = f"{step.name} is {'deleted' if step.calendar is None else 'applied'}"
+            marks.append((step.at, "calendar", text))
         elif isinstance(step, ClockStep):
             text = f"the wall clock moves by {step.step_ms / 1000:+g} s: an alarm; the due clock does not follow"
             marks.append((step.at, "clock", text))

@@ -11,8 +11,10 @@ is 0, and the same scenario gives the same steps.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from scheduler.core.calendars import NO_CALENDARS
 from scheduler.core.due import instant_end, instant_of
 from scheduler.core.model import State
 from scheduler.core.policy import Rules
@@ -20,7 +22,7 @@ from scheduler.core.trigger import parse_trigger
 from scheduler.shard import keys
 from scheduler.shard.commands import Input
 from scheduler.shard.shard import Shard, ShardSettings
-from scheduler.simulator.scenario import ClockStep, CommandStep, OutageStep
+from scheduler.simulator.scenario import CalendarStep, ClockStep, CommandStep, OutageStep
 from scheduler.state.store import MemoryStore
 from scheduler.wire import ran_of, schedule_from_bytes
 from topics.catalog import Catalogue
@@ -63,6 +65,7 @@ class World:
         self._offset = 0
         self._waiting: deque[CommandStep] = deque()  # sent during an outage
         self._gone_until = 0
+        self._calendars = NO_CALENDARS
         self._keeps = any(isinstance(s, CommandStep) and b"backfill" in s.value for s in scenario.steps)
         self._ran: dict[str, list[Ran]] = {}  # what a backfill would find on the dispatch topics
 
@@ -79,6 +82,9 @@ class World:
             elif isinstance(step, OutageStep):
                 yield from self._until(step.at - 1)
                 self._shard, self._gone_until = None, step.until
+            elif isinstance(step, CalendarStep):
+                yield from self._until(step.at)
+                yield from self._take_up(step)
             elif self._shard is None:
                 self._waiting.append(step)
             else:
@@ -98,10 +104,20 @@ class World:
             if schedule.state is State.PAUSED:
                 yield schedule
 
+    def _take_up(self, step: CalendarStep) -> Iterator[Happened]:
+        """The next version of a calendar; a node that is away finds it when it comes back."""
+        version = self._calendars.newest(step.name) + 1
+        calendar = None if step.calendar is None else replace(step.calendar, version=version)
+        self._calendars = self._calendars.put(step.name, version, calendar)
+        if self._shard is not None:
+            self._shard.use(self._calendars)
+            yield from self._settle(step.at)
+
     # --- time
 
     def _open(self, now: int) -> Iterator[Happened]:
         self._shard = Shard(0, self.catalogue, self._store, self._settings)
+        self._shard.use(self._calendars)
         self._shard.open(now)
         while self._waiting:
             yield from self._apply(now, self._waiting.popleft(), alone=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from scheduler.core.time import parse_instant
-from scheduler.simulator import simulate
+from scheduler.simulator import ScenarioInvalid, simulate
 from tests.support.policy_cases import create, do, down, full, told
 
 
@@ -177,4 +179,58 @@ def test_a_completed_schedule_is_forgotten_a_day_later() -> None:
     assert events[3:] == [
         "2026-01-02T12:04:00Z rejected already_exists",
         "2026-01-02T12:06:00Z accepted created v2",
+    ]
+
+
+OFFICE = {"name": "office", "exclude_dates": ["2026-01-03"]}
+
+
+def _daily(*steps: dict[str, Any]) -> list[str]:
+    """A schedule at noon of each day of the calendar."""
+    first = create("2026-01-01T00:00:00Z", "0 12 * * *", calendar="office")
+    events = simulate(
+        {
+            "from": "2026-01-01T00:00:00Z",
+            "until": "2026-01-06T00:00:00Z",
+            "steps": [{"at": "2026-01-01T00:00:00Z", "calendar": OFFICE}, first, *steps],
+        }
+    )
+    return [f"{e['at'][8:10]} {e['event']} {e.get('reason', '')}".rstrip() for e in events]
+
+
+def test_a_calendar_takes_its_days_away() -> None:
+    """The 3rd is closed, and that is told."""
+    assert _daily() == [
+        "01 accepted",
+        "01 dispatched",
+        "02 dispatched",
+        "04 dispatched",
+        "04 suppressed calendar",
+        "05 dispatched",
+    ]
+
+
+def test_a_newer_version_of_a_calendar_counts_from_its_instant_on() -> None:
+    """Its schedules are planned anew; also when it came while nobody was there."""
+    newer = {"at": "2026-01-02T18:00:00Z", "calendar": {"name": "office", "exclude_dates": ["2026-01-04"]}}
+    gone = {"at": "2026-01-02T17:00:00Z", "outage_until": "2026-01-02T19:00:00Z"}
+    expected = ["01 accepted", "01 dispatched", "02 dispatched", "03 dispatched"]
+    expected += ["05 dispatched", "05 suppressed calendar"]
+    assert _daily(newer) == expected
+    assert _daily(gone, newer) == expected
+
+
+def test_a_deleted_calendar_breaks_its_schedules() -> None:
+    """As on the topic."""
+    deleted = {"at": "2026-01-02T18:00:00Z", "calendar": {"name": "office", "deleted": True}}
+    assert _daily(deleted)[3:] == ["02 broken"]
+
+
+def test_every_mistake_of_a_calendar_is_named() -> None:
+    """With its path in the scenario."""
+    with pytest.raises(ScenarioInvalid) as caught:
+        _daily({"at": "2026-01-02T18:00:00Z", "calendar": {"name": "office", "exclude_dates": ["x"], "colour": 1}})
+    assert [p.field for p in caught.value.problems] == [
+        "steps[2].calendar.colour",
+        "steps[2].calendar.exclude_dates",
     ]

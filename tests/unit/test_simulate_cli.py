@@ -45,6 +45,16 @@ def test_json_is_one_event_a_line(tmp_path: Path) -> None:
     assert all({"at", "schedule_id", "event"} <= e.keys() for e in events)
 
 
+def test_more_events_than_asked_for_end_it_with_what_there_was(tmp_path: Path) -> None:
+    """A scenario of a century must not run for a day unasked: exit code 1, and from where to look on."""
+    result = run(tmp_path, SCENARIO, "--json", "--max-events", "10")
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 10
+    assert result.stderr == (
+        "error: stopped at 2026-01-01T09:50:00Z after 10 events: look at less, or raise --max-events\n"
+    )
+
+
 def test_the_timeline_folds_what_is_ordinary(tmp_path: Path) -> None:
     """A person sees the outage, what came of it, and runs of ordinary dispatches as one line."""
     result = run(tmp_path, SCENARIO)
