@@ -51,11 +51,19 @@ class Cluster:
     shards: int
     folder: Path
     lanes: tuple[str, ...] = ("default",)
+    replication_factor: int = 1
+    min_isr: int = 1
     nodes: list[Node] = field(default_factory=list)
 
     @property
     def catalogue(self) -> Catalogue:
-        return Catalogue(namespace=self.namespace, shards=self.shards, lanes=self.lanes)
+        return Catalogue(
+            namespace=self.namespace,
+            shards=self.shards,
+            lanes=self.lanes,
+            replication_factor=self.replication_factor,
+            min_isr=self.min_isr,
+        )
 
     @property
     def kafka(self) -> dict[str, str]:
@@ -103,7 +111,12 @@ class Node:
             **settings,
         }
         lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
-        lines += ["[kafka]", f'bootstrap_servers = "{cluster.bootstrap_servers}"']
+        lines += [
+            "[kafka]",
+            f'bootstrap_servers = "{cluster.bootstrap_servers}"',
+            f"replication_factor = {cluster.replication_factor}",
+            f"min_insync_replicas = {cluster.min_isr}",
+        ]
         self.config.write_text("\n".join(lines) + "\n")
 
     # --- verbs
