@@ -10,6 +10,7 @@
     tables.py       calendars and tenants, read whole and followed for all shards of the process
     ran.py          what ran, read from the dispatch topics for backfills
     kafka.py        clients and their settings          stores.py      the stores on disk
+    outside.py      time, threads, clients and stores as the shell takes them: a simulation brings its own
     health.py       live, ready, metrics                telemetry.py   every metric, declared once; log events
     quiet.py        the client's repeated words left out
     elders.py       newer zone tables wait until no process with older ones is left

@@ -16,14 +16,13 @@ lag tools where the shards are; no shard ever reads them.
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from scheduler.core.time import MAX_MS
 from scheduler.runtime.clock import Deadline
-from scheduler.runtime.kafka import command_consumer, header
+from scheduler.runtime.kafka import header
 from scheduler.runtime.task import Phase, ShardTask, Surroundings
 from scheduler.runtime.telemetry import event
 from scheduler.shard.commands import Input
@@ -45,8 +44,9 @@ class Assignment:
     """The shards of this process and the consumer that feeds them. Used by the poll loop's thread alone."""
 
     def __init__(self, around: Surroundings) -> None:
-        self._consumer = command_consumer(around.settings, self._committed)
+        self._consumer = around.outside.command_consumer(self._committed)
         self._around = around
+        self._monotonic = around.outside.monotonic
         self._topic = around.catalogue.commands
         self.tasks: dict[int, ShardTask] = {}
         self._closing: dict[int, ShardTask] = {}
@@ -74,7 +74,7 @@ class Assignment:
 
     def close(self, seconds: float) -> bool:
         """Stop all shards, then leave the group, so that others take over at once. True if all stopped in time."""
-        deadline = Deadline(seconds)
+        deadline = Deadline(seconds, self._monotonic)
         tasks = [*self.tasks.values(), *self._closing.values()]
         for task in tasks:
             task.close()
@@ -164,7 +164,7 @@ class Assignment:
     def _commit_offsets(self) -> None:
         """Ask the coordinator to take our positions; it answers `_committed`."""
         asking = [task for task in self.tasks.values() if task.wants_proof]
-        since = time.monotonic() - self._asked_at
+        since = self._monotonic() - self._asked_at
         if since < (ANSWER_S if self._asking is not None else PROOF_S if asking else OFFSETS_S):
             return
         offsets = [
@@ -172,7 +172,7 @@ class Assignment:
             for number, task in self.tasks.items()
             if task.position is not None
         ]
-        self._asked_at = time.monotonic()
+        self._asked_at = self._monotonic()
         if offsets:
             self._asking = asking
             self._consumer.commit(offsets=offsets, asynchronous=True)

@@ -23,9 +23,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SLEW = 0.005  # at most 5 ms a second
 JUMP_MS = 2_000
@@ -208,11 +211,12 @@ def _text(instant: int) -> str:
 
 
 class Deadline:
-    """One budget of time for a whole action of several parts."""
+    """One budget of time for a whole action of several parts, by a clock of seconds that pass."""
 
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+    def __init__(self, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._end = monotonic() + seconds
 
     def left(self) -> float:
         """Seconds left, never negative."""
-        return max(0.0, self._end - time.monotonic())
+        return max(0.0, self._end - self._monotonic())

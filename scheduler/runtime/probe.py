@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 
 from scheduler.core.zones import tz_version
-from scheduler.runtime.clock import ALARMS, DueClock, SystemClock
+from scheduler.runtime.clock import ALARMS, Clock, Deadline, DueClock
 from scheduler.runtime.telemetry import Telemetry, event
 from topics.codec import encode
 from topics.messages import ClockProbe
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message, Producer
+    from confluent_kafka import Message
+
+    from scheduler.runtime.outside import Outside
 
 PROBE_S = 1.0
 FIRST_PROBES = 4  # quickly, to bound the offset well before anything fires
@@ -25,11 +25,11 @@ FIRST_PROBES = 4  # quickly, to bound the offset well before anything fires
 class Probe:
     """Sends a probe a second to the clock topic and tells the due clock when it was stamped."""
 
-    def __init__(self, producer: Producer, topic: str, name: str, clock: DueClock, system: SystemClock) -> None:
-        self._producer, self._topic, self._name = producer, topic, name
+    def __init__(self, outside: Outside, topic: str, name: str, clock: DueClock, system: Clock) -> None:
+        self._outside, self._producer, self._topic, self._name = outside, outside.plain, topic, name
         self._clock, self._system = clock, system
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
+        self._stop = outside.event()
+        self._thread = outside.thread(self._run, "clock")
 
     def start(self) -> None:
         self._thread.start()
@@ -44,8 +44,8 @@ class Probe:
             sequence += 1
             self._send(sequence)
             # Serves every delivery report of the plain producer, a forwarded command's too.
-            end = time.monotonic() + (0.02 if sequence < FIRST_PROBES else PROBE_S)
-            while (left := end - time.monotonic()) > 0 and not self._stop.is_set():
+            deadline = Deadline(0.02 if sequence < FIRST_PROBES else PROBE_S, self._outside.monotonic)
+            while (left := deadline.left()) and not self._stop.is_set():
                 self._producer.poll(min(left, 0.2))
 
     def _send(self, sequence: int) -> None:

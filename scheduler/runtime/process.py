@@ -18,7 +18,7 @@ from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.clock import DueClock, SystemClock
 from scheduler.runtime.elders import Elders, await_turn
 from scheduler.runtime.health import Health
-from scheduler.runtime.kafka import plain_producer
+from scheduler.runtime.outside import Outside
 from scheduler.runtime.probe import ClockWatch, Probe
 from scheduler.runtime.tables import Tables
 from scheduler.runtime.task import Phase, Surroundings
@@ -61,12 +61,12 @@ class Process:
         telemetry = Telemetry()
         system = SystemClock()
         clock = self._clock = DueClock(system)
-        plain = plain_producer(settings)
+        outside = Outside(settings)
         name = f"{settings.node_id}-{self._index}"
-        probe = Probe(plain, catalogue.clock, name, clock, system)
+        probe = Probe(outside, catalogue.clock, name, clock, system)
         watch = ClockWatch(clock, telemetry)
-        tables = Tables(settings, catalogue, telemetry)
-        around = Surroundings(settings, catalogue, clock, plain, telemetry, cluster, tables)
+        tables = Tables(outside, catalogue, telemetry)
+        around = Surroundings(settings, catalogue, clock, telemetry, cluster, tables, outside)
         assignment = self._assignment = Assignment(around)
         port = settings.http.port + self._index if settings.http.port else 0
         health = Health(settings.http.host, port, self.state, telemetry.registry)
@@ -88,7 +88,7 @@ class Process:
             drained = assignment.close(STOP_S)
             probe.stop()
             tables.stop()
-            plain.flush(1.0)
+            outside.plain.flush(1.0)
             health.close()
             event("process_stopped", process=name, drained=drained)
         return 0

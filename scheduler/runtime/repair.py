@@ -21,6 +21,7 @@ from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
 from scheduler.errors import BrokerUnavailable, Fenced, Retriable, SchedulerError
 from scheduler.runtime.clock import WALL_ALARM_MS, Deadline, SystemClock
 from scheduler.runtime.kafka import changelog_consumer, plain_producer, transactional_producer
+from scheduler.runtime.outside import Outside
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.tables import Tables
 from scheduler.runtime.telemetry import Telemetry, event
@@ -116,7 +117,7 @@ class Repairs:
 
     @cached_property
     def _calendars(self) -> Calendars:
-        tables = Tables(self._settings, self._catalogue, Telemetry())
+        tables = Tables(Outside(self._settings), self._catalogue, Telemetry())
         deadline = Deadline(TABLES_S)
         tables.start()
         try:

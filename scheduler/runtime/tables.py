@@ -8,7 +8,6 @@ takes a calendar for missing that was only not read yet.
 from __future__ import annotations
 
 import logging
-import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +16,6 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars
 from scheduler.core.tenants import NO_TENANTS, Tenants
-from scheduler.runtime.kafka import changelog_consumer
 from scheduler.runtime.telemetry import event
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from scheduler.config import Settings
+    from scheduler.runtime.outside import Outside
     from scheduler.runtime.telemetry import Telemetry
     from topics.catalog import Catalogue
 
@@ -38,16 +36,16 @@ T = TypeVar("T", Calendars, Tenants)
 class Tables:
     """`calendars` and `tenants` are the newest sets; `wait` gives the first once both are whole."""
 
-    def __init__(self, settings: Settings, catalogue: Catalogue, telemetry: Telemetry) -> None:
-        self._settings = settings
+    def __init__(self, outside: Outside, catalogue: Catalogue, telemetry: Telemetry) -> None:
+        self._outside = outside
         self._catalogue = catalogue
         self._telemetry = telemetry
         self._refused = {"tenant": telemetry.tenants_refused, "calendar": telemetry.calendars_refused}
         self.calendars: Calendars = NO_CALENDARS
         self.tenants: Tenants = NO_TENANTS
-        self._whole = threading.Event()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tables", daemon=True)
+        self._whole = outside.event()
+        self._stop = outside.event()
+        self._thread = outside.thread(self._run, "tables")
 
     def start(self) -> None:
         self._thread.start()
@@ -65,7 +63,7 @@ class Tables:
 
     def _run(self) -> None:
         unread = {self._catalogue.calendars, self._catalogue.tenants}
-        with closing(changelog_consumer(self._settings)) as consumer:
+        with closing(self._outside.changelog_consumer()) as consumer:
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in sorted(unread)])
             calendars, tenants = NO_CALENDARS, NO_TENANTS
             while not self._stop.is_set():

@@ -11,8 +11,6 @@ happens in one order.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,10 +21,8 @@ from scheduler.core.due import instant_of
 from scheduler.core.policy import Rules
 from scheduler.core.tenants import NO_TENANTS
 from scheduler.errors import Fenced, Retriable, StateCorrupted
-from scheduler.runtime.kafka import changelog_consumer, transactional_producer
 from scheduler.runtime.ran import Scanner
 from scheduler.runtime.restore import Restore
-from scheduler.runtime.stores import open_store
 from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import INIT_S, Transaction
 from scheduler.shard.rebuild import ORDER, Identity
@@ -35,11 +31,10 @@ from scheduler.shard.shard import COMMANDS_INPUT, Shard, ShardSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from confluent_kafka import Producer
-
     from scheduler.config import Settings
     from scheduler.core.calendars import Calendars
     from scheduler.runtime.clock import DueClock
+    from scheduler.runtime.outside import Outside
     from scheduler.runtime.tables import Tables
     from scheduler.runtime.telemetry import Telemetry
     from scheduler.shard.commands import Input
@@ -72,10 +67,10 @@ class Surroundings:
     settings: Settings
     catalogue: Catalogue
     clock: DueClock
-    plain: Producer
     telemetry: Telemetry
     cluster: str
     tables: Tables
+    outside: Outside
 
     def shard_settings(self) -> ShardSettings:
         s = self.settings
@@ -103,6 +98,7 @@ class ShardTask:
         self.position: int | None = None  # the next command to read; None until it was ready once
         self.wants_proof = False
         self._around = around
+        self._monotonic = around.outside.monotonic
         self._predecessor = predecessor
         self._inbox: deque[Input] = deque()
         self._feeding = False
@@ -110,9 +106,9 @@ class ShardTask:
         self._commands_end = 0
         self._closing = False
         self._count_again = 0.0
-        self._proof = threading.Event()
-        self._wake = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name=f"shard-{number}", daemon=True)
+        self._proof = around.outside.event()
+        self._wake = around.outside.condition()
+        self._thread = around.outside.thread(self._run, f"shard-{number}")
 
     # --- called by the poll loop
 
@@ -169,7 +165,7 @@ class ShardTask:
             self._predecessor = None
         pause = RETRY_S
         while not self._closing:
-            began = time.monotonic()
+            began = self._monotonic()
             try:
                 self._own()
             except Fenced as fault:
@@ -181,7 +177,7 @@ class ShardTask:
             except Exception as fault:  # noqa: BLE001 - a shard is never left without an owner: report, and own it anew
                 self._failed("unexpected", fault)
             if not self._closing:
-                pause = RETRY_S if time.monotonic() - began > SERVED_S else pause
+                pause = RETRY_S if self._monotonic() - began > SERVED_S else pause
                 self._await_proof(pause)
                 pause = min(RETRY_MAX_S, pause * RETRY_GROWTH)
         self.phase = Phase.CLOSED
@@ -202,8 +198,8 @@ class ShardTask:
 
     def _await_proof(self, seconds: float) -> None:
         """A re-created producer would fence a legitimate new owner: be sure first that we still are the owner."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0 and not self._closing:
+        end = self._monotonic() + seconds
+        while (left := end - self._monotonic()) > 0 and not self._closing:
             self._wait(left)
         self._proof.clear()
         self.wants_proof = True
@@ -213,29 +209,34 @@ class ShardTask:
 
     def _own(self) -> None:
         """Be the shard until closed or something fails; on the way out nothing of it is left open."""
-        around = self._around
+        around, outside = self._around, self._around.outside
         self.phase = Phase.OPENING
         with self._wake:
             self.seek_to = None
             self._feeding = False
             self._caught_up = False
             self._inbox.clear()
-        began = time.monotonic()
+        began = self._monotonic()
         changelogs = {around.settings.namespace + base: base for base in ORDER}
-        producer = transactional_producer(around.settings, self.number)
-        transaction = Transaction(producer, around.plain, around.catalogue.commands, changelogs, lambda: self._closing)
+        transaction = Transaction(
+            outside.transactional_producer(self.number),
+            outside.plain,
+            around.catalogue.commands,
+            changelogs,
+            lambda: self._closing,
+            self._monotonic,
+        )
         transaction.init()
         now = self._time()
         calendars = around.tables.wait(lambda: self._closing)
         if now is None or calendars is None:
             return
         identity = Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number)
-        store = open_store(around.store_path(self.number), identity, now, lambda: self._closing)
+        store = outside.open_store(around.store_path(self.number), identity, now, lambda: self._closing)
         scanner = Scanner(around.settings, around.catalogue, self.number, self._notify)
         try:
-            restore = Restore(
-                changelog_consumer(around.settings), around.settings.namespace, self.number, lambda: self._closing
-            )
+            consumer = outside.changelog_consumer()
+            restore = Restore(consumer, around.settings.namespace, self.number, lambda: self._closing)
             restore.run(store, calendars)
             around.telemetry.restores.inc()
             around.telemetry.restored.inc(restore.applied)
@@ -253,7 +254,8 @@ class ShardTask:
             self.phase = Phase.READY
             self.trouble = None
             around.telemetry.ready.labels(str(self.number)).set(1)
-            event("shard_ready", shard=self.number, seconds=round(time.monotonic() - began, 3), applied=restore.applied)
+            seconds = round(self._monotonic() - began, 3)
+            event("shard_ready", shard=self.number, seconds=seconds, applied=restore.applied)
             self._loop(shard, transaction, scanner, calendars)
         finally:
             scanner.stop()
@@ -274,7 +276,7 @@ class ShardTask:
         tenants = NO_TENANTS
         jumps = clock.jumps  # a look that is late after one is late because of it
         rest_ms = 0.0  # until the next step may begin
-        stepped = time.monotonic()
+        stepped = self._monotonic()
         while not self._closing:
             if self._around.tables.calendars is not calendars:
                 calendars = self._around.tables.calendars
@@ -293,18 +295,18 @@ class ShardTask:
                 continue
             due = shard.next_instant()
             is_due = due is not None and due <= now
-            elapsed_ms = (time.monotonic() - stepped) * 1000
+            elapsed_ms = (self._monotonic() - stepped) * 1000
             if elapsed_ms < rest_ms and not (is_due and elapsed_ms >= settings.join_due_ms):
                 if not shard.housekeep(now):
                     self._wait(min(rest_ms - elapsed_ms, settings.join_due_ms) / 1000)
                 continue
-            stepped = time.monotonic()
+            stepped = self._monotonic()
             with self._wake:
                 inputs = list(islice(self._inbox, shard.max_inputs))
             for question, ran in scanner.answers():
                 shard.answer(question, ran)
             step = shard.plan(now, inputs, away="clock" if jumps != clock.jumps else "downtime")
-            shard.took((time.monotonic() - stepped) * 1000)
+            shard.took((self._monotonic() - stepped) * 1000)
             jumps = clock.jumps
             if step is not None:
                 seconds = transaction.commit(step)
@@ -348,8 +350,8 @@ class ShardTask:
         telemetry.horizon_lag.labels(label).set(max(0, short) / 1000)
         telemetry.backlogs.labels(label).set(len(shard.record.backlogs))
         telemetry.inbox.labels(label).set(len(self._inbox))
-        if time.monotonic() >= self._count_again:
-            self._count_again = time.monotonic() + COUNT_S
+        if self._monotonic() >= self._count_again:
+            self._count_again = self._monotonic() + COUNT_S
             behind = shard.overdue(now)
             telemetry.oldest_overdue.labels(label).set(0 if behind.oldest is None else (now - behind.oldest) / 1000)
             telemetry.drain.labels(label).set(behind.drain_ms / 1000)

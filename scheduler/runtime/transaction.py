@@ -41,8 +41,10 @@ class Transaction:
         commands_topic: str,
         changelogs: Mapping[str, str],
         stopped: Callable[[], bool],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stopped = stopped
+        self._monotonic = monotonic
         self._producer = producer
         self._plain = plain
         self._commands_topic = commands_topic
@@ -61,7 +63,7 @@ class Transaction:
         """
         if step.forwards:
             self._forward(step.forwards)
-        began = time.monotonic()
+        began = self._monotonic()
         applied: dict[str, int] = {}
         try:
             self._producer.begin_transaction()
@@ -73,11 +75,11 @@ class Transaction:
             raise Retriable(f"produce: the client's queue is full ({fault})") from fault
         for topic, offset in applied.items():
             mark_applied(step.batch, self._changelogs[topic], offset + 1)
-        return time.monotonic() - began
+        return self._monotonic() - began
 
     def _patiently(self, call: Callable[[float], object], seconds: float, doing: str) -> None:
         """Make a call, and resume it as often as the client allows, until it is done, fails or the shard closes."""
-        deadline = Deadline(seconds)
+        deadline = Deadline(seconds, self._monotonic)
         while True:
             try:
                 call(SLICE_S)
@@ -135,8 +137,8 @@ class Transaction:
                 )
         except (BufferError, KafkaException) as fault:
             raise Retriable(f"commands could not be forwarded: {fault}") from fault
-        end = time.monotonic() + FORWARD_S
-        while delivered + len(failed) < len(forwards) and time.monotonic() < end:
+        deadline = Deadline(FORWARD_S, self._monotonic)
+        while delivered + len(failed) < len(forwards) and deadline.left():
             self._plain.poll(0.05)
         if delivered < len(forwards):
             raise Retriable(f"{len(forwards) - delivered} commands could not be forwarded: {failed[:1]}")
