@@ -6,6 +6,7 @@
     │   └── BrokerUnavailable  no broker answers: say so, keep trying, report not ready
     ├── Fenced                 another owner has taken over: stop writing at once, close the shard
     └── StateCorrupted         the store can't be trusted: stop the shard and ask an operator
+        └── NewerFormat        a newer version wrote it: leave the shard to that version
 
 `Undecodable` (set the record aside with its bytes and go on) belongs to the contracts: `topics.codec`. A test compares
 this drawing with the classes. `exit_code` is what the command line ends with.
@@ -57,3 +58,7 @@ class Fenced(SchedulerError):
 
 class StateCorrupted(SchedulerError):
     """The local store contradicts its changelogs or belongs to another cluster, namespace or shard count."""
+
+
+class NewerFormat(StateCorrupted):
+    """Written in a record format newer than this version reads: not damaged, but not ours to read."""

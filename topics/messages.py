@@ -401,3 +401,5 @@ class ClockProbe(Message):
     process: str
     sequence: int
     tz_version: str = ""
+    format: int = 1  # the record format it writes
+    waits: bool = False  # it owns no shard yet, because of somebody with other tables or records

@@ -13,7 +13,7 @@
     outside.py      time, threads, clients and stores as the shell takes them: a simulation brings its own
     health.py       live, ready, metrics                telemetry.py   every metric, declared once; log events
     quiet.py        the client's repeated words left out
-    elders.py       newer zone tables wait until no process with older ones is left
+    elders.py       newer zone tables or records wait until no process with older ones is left
     repair.py       setting back a shard that a wrong clock drove into the future
 
 What happens when something fails (the crash tests show each):

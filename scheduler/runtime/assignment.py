@@ -72,6 +72,11 @@ class Assignment:
         self._commit_offsets()
         self._closing = {n: t for n, t in self._closing.items() if t.phase is not Phase.CLOSED}
 
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether a shard of ours was written by a newer version than this."""
+        return any(task.is_outgrown for task in self.tasks.values())
+
     def close(self, seconds: float) -> bool:
         """Stop all shards, then leave the group, so that others take over at once. True if all stopped in time."""
         deadline = Deadline(seconds, self._monotonic)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 
+from scheduler.core.record import FORMAT
 from scheduler.core.zones import tz_version
 from scheduler.runtime.clock import ALARMS, Clock, Deadline, DueClock
 from scheduler.runtime.telemetry import Telemetry, event
@@ -30,6 +31,7 @@ class Probe:
         self._clock, self._system = clock, system
         self._stop = outside.event()
         self._thread = outside.thread(self._run, "clock")
+        self.waits = True  # until this process may own shards
 
     def start(self) -> None:
         self._thread.start()
@@ -60,9 +62,11 @@ class Probe:
             else:
                 event("probe_failed", logging.ERROR, text=f"{self._topic} has no LogAppendTime: no broker's time in it")
 
-        value = encode(ClockProbe(process=self._name, sequence=sequence, tz_version=tz_version()))
+        probe = ClockProbe(
+            process=self._name, sequence=sequence, tz_version=tz_version(), format=FORMAT, waits=self.waits
+        )
         try:
-            self._producer.produce(self._topic, value, self._name.encode(), on_delivery=delivered)
+            self._producer.produce(self._topic, encode(probe), self._name.encode(), on_delivery=delivered)
         except (BufferError, KafkaException) as fault:
             event("probe_failed", logging.WARNING, text=str(fault))
 

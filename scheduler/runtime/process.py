@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException
 
 from scheduler.core.time import format_instant
-from scheduler.core.zones import tz_version
 from scheduler.errors import BrokerUnavailable, ConfigInvalid, StateCorrupted
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.clock import DueClock, SystemClock
-from scheduler.runtime.elders import Elders, await_turn
+from scheduler.runtime.elders import Turn
 from scheduler.runtime.health import Health
 from scheduler.runtime.outside import Outside
 from scheduler.runtime.probe import ClockWatch, Probe
@@ -27,6 +26,8 @@ from topics.admin import TopicsWrong, connect, observe, verify
 from topics.partition import self_test
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scheduler.config import Settings
     from topics.catalog import Catalogue
 
@@ -46,7 +47,7 @@ class Process:
         self._assignment: Assignment | None = None
         self._clock: DueClock | None = None
         self._parent = os.getppid()
-        self._elders: dict[str, str] = {}
+        self._awaited: Mapping[str, str] = {}
 
     def stop(self, *_: object) -> None:
         """Drain and leave; safe in a signal handler."""
@@ -73,12 +74,18 @@ class Process:
         event("process_started", process=name, pid=os.getpid(), health=health.address)
         probe.start()
         tables.start()
+        turn = Turn(outside, catalogue.clock, name, self._awaiting)
         try:
-            await_turn(settings, catalogue.clock, Elders(name, tz_version()), self._await_elders)
-            self._elders = {}
+            turn.wait(probe)
             assignment.join()
             while not self._stop.is_set():
                 assignment.poll()
+                if assignment.is_outgrown and turn.is_over():
+                    # A newer version has written a shard of ours, and is here to serve it.
+                    assignment.close(STOP_S)
+                    assignment = self._assignment = Assignment(around)
+                    turn.wait(probe)
+                    assignment.join()
                 self._turned = time.monotonic()
                 watch.look()
                 if os.getppid() != self._parent:
@@ -93,9 +100,9 @@ class Process:
             event("process_stopped", process=name, drained=drained)
         return 0
 
-    def _await_elders(self, older: dict[str, str]) -> bool:
-        """Told who has older zone tables while this process waits for them; True to wait no longer."""
-        self._elders = older
+    def _awaiting(self, awaited: Mapping[str, str]) -> bool:
+        """Told for whom this process waits, and why; True to wait no longer."""
+        self._awaited = awaited
         self._turned = time.monotonic()
         return self._stop.is_set() or os.getppid() != self._parent
 
@@ -113,11 +120,11 @@ class Process:
         serving = all(task.phase is Phase.READY and task.trouble is None for task in tasks.values())
         return {
             "live": live,
-            "ready": live and now is not None and not alarms and serving and not self._elders,
+            "ready": live and now is not None and not alarms and serving and not self._awaited,
             "now": None if now is None else format_instant(now),
             "wall_clock_ahead_ms": None if difference is None else round(difference),
             "clock_alarms": alarms,
-            "waits_for_older_tables": self._elders,
+            "waits_for": dict(self._awaited),
             "shards": shards,
         }
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from scheduler.core.due import instant_of
 from scheduler.core.policy import Rules
 from scheduler.core.tenants import NO_TENANTS
-from scheduler.errors import Fenced, Retriable, StateCorrupted
+from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted
 from scheduler.runtime.ran import Scanner
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.telemetry import event
@@ -97,6 +97,7 @@ class ShardTask:
         self.seek_to: int | None = None  # set by the thread, cleared by the poll loop once it feeds from there
         self.position: int | None = None  # the next command to read; None until it was ready once
         self.wants_proof = False
+        self.is_outgrown = False  # it can't serve because a newer version wrote the shard
         self._around = around
         self._monotonic = around.outside.monotonic
         self._predecessor = predecessor
@@ -189,6 +190,7 @@ class ShardTask:
             return  # cut off on the way out: the new owner goes on from what is committed
         self.phase = Phase.FAILED
         self.trouble = str(fault)
+        self.is_outgrown = isinstance(fault, NewerFormat)
         self._around.telemetry.ready.labels(str(self.number)).set(0)
         self._around.telemetry.failures.labels(why).inc()
         unexpected = why == "unexpected"

@@ -11,7 +11,7 @@ from scheduler.core.model import PRIORITY_BY_NAME, PRIORITY_NAMES
 from scheduler.core.record import FORMAT, ShardRecord
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.core.zone_marks import ZoneMark, ZoneRecord
-from scheduler.errors import StateCorrupted
+from scheduler.errors import NewerFormat
 from scheduler.wire.text import instant_or_none, instant_text, to_json, unreadable
 from topics import messages as m
 
@@ -51,13 +51,13 @@ def record_to_bytes(record: ShardRecord, at: int) -> bytes:
 
 
 def record_from_bytes(value: bytes) -> ShardRecord:
-    """The shard record of its bytes. Raises StateCorrupted when they are unreadable or of a newer format."""
+    """The shard record of its bytes. Raises StateCorrupted when they are unreadable, NewerFormat."""
     try:
         record = _shard(value)
     except msgspec.MsgspecError as fault:
         raise unreadable("a shard record", fault, value) from fault
     if record.format > FORMAT:
-        raise StateCorrupted(
+        raise NewerFormat(
             f"shard {record.shard} was written in record format {record.format}; this version reads up to {FORMAT}: "
             "run the newer version"
         )

@@ -38,8 +38,8 @@ def test_newer_tables_wait_until_the_last_older_process_is_gone(
     thread.start()
     try:
         node = cluster.node().start()
-        waits = wait_until(lambda: (node.state() or {}).get("waits_for_older_tables"), node.words)
-        assert waits == {"old-0": "1999a"}
+        waits = wait_until(lambda: (node.state() or {}).get("waits_for"), node.words)
+        assert waits == {"old-0": "zone tables 1999a"}
         state = node.state()
         assert state is not None
         assert not state["ready"]
