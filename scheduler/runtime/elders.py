@@ -103,7 +103,7 @@ class Elders:
 class Turn:
     """When this process may own shards. `waiting` is told who is waited for, and says whether to stop waiting."""
 
-    def __init__(self, settings: Settings, topic: str, name: str, waiting: Callable[[Mapping[str, str]], bool]) -> None:
+    def __init__(self, outside: Outside, topic: str, name: str, waiting: Callable[[Mapping[str, str]], bool]) -> None:
         self._outside = outside
         self._topic = topic
         self._name = name
