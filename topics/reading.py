@@ -71,47 +71,59 @@ def read_compacted(
     *,
     key: bytes | None = None,
     written_by_shards: bool = False,
+    one_by_one: bool = False,
     timeout_s: float = 30.0,
 ) -> Iterator[tuple[bytes | None, bytes | None, int, int]]:
     """Every record (key, value, partition, offset) up to the end at the time of the call, in order per partition.
 
     Compaction is lazy, so a key may come several times: the last one counts, a value of None deletes it. With `key`
     only the partition of that owner key is read. `written_by_shards` passes over what somebody else put on a changelog
-    (schedules, live, shards), as the shards do when they restore. Raises Unreachable, or TimeoutError when nothing came
-    for `timeout_s`.
+    (schedules, live, shards), as the shards do when they restore. `one_by_one`: one partition is read to its end before
+    the next begins, so that what is folded need not all be held at once. Raises Unreachable, or TimeoutError when
+    nothing came for `timeout_s`.
     """
-    consumer = new_consumer(kafka)
+    consumer = new_consumer(kafka, **({"fetch.wait.max.ms": 10} if one_by_one else {}))  # an end costs a wait each
     try:
         ends = ends_of(consumer, topic, timeout_s=timeout_s)
         if key is not None:
             mine = partition_for(key, len(ends))
             ends = {mine: ends[mine]}
-        unread = {number for number, end in ends.items() if end > 0}
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(unread)])
-        deadline = time.monotonic() + timeout_s
-        while unread:
-            for message in next_batch(consumer, 0.1):
-                deadline = time.monotonic() + timeout_s
-                number, offset = message.partition(), message.offset()
-                if number is None or offset is None or number not in unread:
-                    continue
-                error = message.error()
-                if error is not None:
-                    # The end as a committed reader sees it: transaction markers take offsets but are no records.
-                    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
-                        unread.discard(number)
-                    continue
-                if offset < ends[number] and (not written_by_shards or _has_step(message)):
-                    yield message.key(), message.value(), number, offset
-                if offset >= ends[number] - 1:
-                    unread.discard(number)
-            if unread and time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"partitions {sorted(unread)} of {topic} gave nothing for {timeout_s:g} s before their end; "
-                    "check the brokers",
-                )
+        filled = sorted(number for number, end in ends.items() if end > 0)
+        for unread in [{number} for number in filled] if one_by_one else [set(filled)]:
+            consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in sorted(unread)])
+            for message in _to_their_ends(consumer, topic, unread, ends, timeout_s):
+                if not written_by_shards or _has_step(message):
+                    yield message.key(), message.value(), message.partition() or 0, message.offset() or 0
     finally:
         consumer.close()
+
+
+def _to_their_ends(
+    consumer: Consumer, topic: str, unread: set[int], ends: Mapping[int, int], timeout_s: float
+) -> Iterator[Message]:
+    """The records of the assigned partitions before their `ends`. Raises TimeoutError."""
+    deadline = time.monotonic() + timeout_s
+    while unread:
+        for message in next_batch(consumer, 0.1):
+            deadline = time.monotonic() + timeout_s
+            number, offset = message.partition(), message.offset()
+            if number is None or offset is None or number not in unread:
+                continue
+            error = message.error()
+            if error is not None:
+                # The end as a committed reader sees it: transaction markers take offsets but are no records.
+                if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's own constant
+                    unread.discard(number)
+                continue
+            if offset < ends[number]:
+                yield message
+            if offset >= ends[number] - 1:
+                unread.discard(number)
+        if unread and time.monotonic() > deadline:
+            raise TimeoutError(
+                f"partitions {sorted(unread)} of {topic} gave nothing for {timeout_s:g} s before their end; "
+                "check the brokers",
+            )
 
 
 def follow(
@@ -148,9 +160,9 @@ def follow(
         consumer.close()
 
 
-def new_consumer(kafka: Mapping[str, str]) -> Consumer:
-    """A consumer without a group: assign it what it is to read, close it afterwards."""
-    return Consumer({**COMMON, **kafka, **_CONSUMER}, logger=log)
+def new_consumer(kafka: Mapping[str, str], **settings: Any) -> Consumer:
+    """A consumer without a group: assign it what it is to read, close it afterwards. `settings` win over ours."""
+    return Consumer({**COMMON, **kafka, **_CONSUMER, **settings}, logger=log)
 
 
 def next_batch(consumer: Consumer, patience_s: float) -> list[Message]:

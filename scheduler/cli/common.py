@@ -95,10 +95,13 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def progress(total: int, what: str, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
-    """Gives the function that counts one up; a bar on standard error, nothing where nobody watches."""
+def progress(total: int | None, what: str, *, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """Gives the function that counts up, by one or by its argument; a bar on standard error if somebody watches.
+
+    `total` None: nobody knows how many there will be.
+    """
     if quiet or not sys.stderr.isatty():
-        yield lambda: None
+        yield lambda _count=1: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -106,4 +109,4 @@ def progress(total: int, what: str, *, quiet: bool = False) -> Iterator[Callable
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+        yield lambda count=1: bar.advance(task, count)

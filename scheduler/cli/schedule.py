@@ -1,4 +1,4 @@
-"""`scheduler schedule …`: one schedule's life from the prompt, and `pause --all` as the stop switch.
+"""`scheduler schedule …`: one schedule's life from the prompt, and many at once by selector.
 
 Every change is a command on the command topic, answered by the shard; every look reads the compacted topic.
 """
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from scheduler.cli.common import Cli, json_option, note, now_ms, pass_cli, print_json, print_table, progress
+from scheduler.cli.bulk import new_bulk_id, run_bulk
+from scheduler.cli.common import Cli, json_option, note, now_ms, pass_cli, print_json, print_table
 from scheduler.cli.definition import definition
 from scheduler.cli.documents import to_command
 from scheduler.cli.kafka import command_client, kafka_errors, settings_with_broker
@@ -19,12 +20,13 @@ from scheduler.cli.looking import revisions, schedules, trigger_text
 from scheduler.cli.replies import as_json as reply_json
 from scheduler.cli.replies import as_lines
 from scheduler.cli.schedule_options import asking_options, choice_options, definition_options, later_option
+from scheduler.cli.selecting import is_bulk, selector
 from scheduler.cli.values import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topics.messages import Command, Reply
+    from topics.messages import Command
 
 STATES = ("active", "paused", "completed", "cancelled", "broken")
 
@@ -37,7 +39,7 @@ def command() -> None:
     Examples:
       scheduler schedule create acme/report --cron '0 9 * * mon-fri' --zone Europe/Berlin
       scheduler schedule create acme/once --at +90s --payload '{"n": 1}'
-      scheduler schedule pause --tenant acme
+      scheduler schedule pause --tenant acme --dry-run
     """
 
 
@@ -95,22 +97,24 @@ def update(cli: Cli, /, schedule_id: str, **options: Any) -> None:
 def pause(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
     """Pause schedules: acknowledged before an instant, nothing starts at it, ever.
 
-    With --all or --tenant this is the stop switch: it counts the active schedules, asks, and pauses them.
-    `--dry-run` only counts. What it paused is found again by its --reason: `resume --tenant … --paused-for …`.
+    With --all, --tenant, --label or --name-prefix this is the stop switch: it counts the active schedules, asks, and
+    pauses them; `--dry-run` only counts. It accounts for each, and cut off it is finished by the --bulk-id it names.
+    What it paused is found again by its --reason: `resume --tenant … --paused-for …`.
 
     \b
     Examples:
       scheduler schedule pause acme/report
+      scheduler schedule pause --tenant acme --label team=billing --dry-run
       scheduler schedule pause --tenant acme --reason 'incident 4711'
       scheduler schedule pause --all --yes
     """
-    _each(cli, "pause", "active", schedule_ids, options)
+    _each(cli, "pause", schedule_ids, options)
 
 
 @command.command("resume")
 @choice_options
 @click.option("--catch-up", is_flag=True, help="Run what the pause suppressed, as the misfire policy says.")
-@click.option("--paused-for", metavar="REASON", help="With --all or --tenant: only what was paused with this reason.")
+@click.option("--paused-for", metavar="REASON", help="Of those selected: only what was paused with this reason.")
 @later_option
 @asking_options
 @pass_cli
@@ -122,36 +126,38 @@ def resume(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
       scheduler schedule resume acme/report
       scheduler schedule resume --tenant acme --paused-for 'incident 4711'
     """
-    _each(cli, "resume", "paused", schedule_ids, options)
+    _each(cli, "resume", schedule_ids, options)
 
 
 @command.command("cancel")
-@click.argument("schedule_ids", nargs=-1, required=True, metavar="ID...")
+@choice_options
 @later_option
 @asking_options
 @pass_cli
 def cancel(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
-    """End schedules for good; they stay visible as cancelled.
+    """End schedules for good; they stay visible as cancelled. Many at once as `pause` does it.
 
     \b
-    Example:
+    Examples:
       scheduler schedule cancel acme/report --reason 'replaced by acme/report2'
+      scheduler schedule cancel --tenant acme --name-prefix trial/ --state paused
     """
-    _ask(cli, [_command("cancel", name, options) for name in schedule_ids], options)
+    _each(cli, "cancel", schedule_ids, options)
 
 
 @command.command("delete")
-@click.argument("schedule_ids", nargs=-1, required=True, metavar="ID...")
+@choice_options
 @asking_options
 @pass_cli
 def delete(cli: Cli, /, schedule_ids: Sequence[str], **options: Any) -> None:
-    """Remove schedules; a later one with the same id continues with higher versions.
+    """Remove schedules; a later one with the same id continues with higher versions. Many at once as `pause` does it.
 
     \b
-    Example:
+    Examples:
       scheduler schedule delete acme/report
+      scheduler schedule delete --tenant acme --state cancelled --state completed
     """
-    _ask(cli, [_command("delete", name, options) for name in schedule_ids], options)
+    _each(cli, "delete", schedule_ids, options)
 
 
 @command.command("trigger")
@@ -337,58 +343,31 @@ def _command(verb: str, schedule_id: str, options: dict[str, Any], **fields: Any
         raise click.UsageError(str(error)) from None
 
 
-def _each(cli: Cli, verb: str, state: str, schedule_ids: Sequence[str], options: dict[str, Any]) -> None:
-    """The named schedules, or all in `state` (of a tenant) after a count and a question."""
-    bulk = options["everything"] or options["tenant"] is not None
-    if bulk == bool(schedule_ids) or (options["everything"] and options["tenant"] is not None):
-        raise click.UsageError("name schedules, or give --all, or give --tenant: one of the three")
-    if bulk and options["command_id"] is not None:
-        raise click.UsageError("--command-id names one command; --all and --tenant send many")
-    extra = {"catch_up": options.get("catch_up", False)}
-    if not bulk:
+def _each(cli: Cli, verb: str, schedule_ids: Sequence[str], options: dict[str, Any]) -> None:
+    """The named schedules, or all that are selected, after a count and a question."""
+    extra = {"catch_up": True} if options.get("catch_up") else {}
+    if schedule_ids and not is_bulk(options):
         _ask(cli, [_command(verb, name, options, **extra) for name in schedule_ids], options)
         return
-    settings = settings_with_broker(cli)
-    with kafka_errors():
-        found = [seen.schedule for seen in schedules(settings, tenant=options["tenant"])]
-    because = options.get("paused_for")
-    names = [one.schedule_id for one in found if one.state == state and because in (None, one.reason)]
-    tenants = len({name.split("/", 1)[0] for name in names})
-    if options["dry_run"]:
-        if options["as_json"]:
-            print_json({"would": verb, "schedules": len(names), "tenants": tenants})
-        else:
-            click.echo(f"would {verb} {len(names)} {state} schedules of {tenants} tenants; nothing was changed")
-        return
-    if names and not options["yes"]:
-        click.confirm(f"{verb} {len(names)} {state} schedules of {tenants} tenants?", abort=True, err=True)
-    _ask(cli, [_command(verb, name, options, **extra) for name in names], options, summary=True)
+    bulk_id = options["bulk_id"] or new_bulk_id()
+    try:
+        chosen = selector(verb, schedule_ids, options, bulk_id)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    once = {**options, "dry_run": False, "command_id": chosen.command_id}
+    run_bulk(settings_with_broker(cli), _command(verb, "any/one", once, **extra), chosen, bulk_id, options)
 
 
-def _ask(cli: Cli, commands: Sequence[Command], options: dict[str, Any], *, summary: bool = False) -> None:
-    """Sends, prints every reply (of many only rejections), and exits with 1 if any was rejected."""
+def _ask(cli: Cli, commands: Sequence[Command], options: dict[str, Any]) -> None:
+    """Sends, prints every reply, and exits with 1 if any was rejected."""
     settings = settings_with_broker(cli)
-    rejected = passed_by = 0
-    with (
-        command_client(settings, timeout_s=options["timeout_s"]) as client,
-        progress(len(commands), "asking", quiet=options["as_json"] or not summary) as step,
-    ):
+    rejected = 0
+    with command_client(settings, timeout_s=options["timeout_s"]) as client:
         for _, reply in client.send_many(commands):
-            step()
-            # Of many, some may have ended or gone between the count and the command: that is no failure.
-            passed = summary and reply.code in {"not_allowed", "not_found"}
-            passed_by += passed
-            rejected += reply.status == "rejected" and not passed
-            _print(reply, as_json=options["as_json"], verbose=not summary and not passed)
-    if summary and not options["as_json"]:
-        changed = len(commands) - rejected - passed_by
-        click.echo(f"{changed} accepted, {rejected} rejected, {passed_by} ended meanwhile")
+            rejected += reply.status == "rejected"
+            if options["as_json"]:
+                print_json(reply_json(reply))
+                continue
+            for line in as_lines(reply):
+                click.echo(line, err=reply.status == "rejected")
     sys.exit(1 if rejected else 0)
-
-
-def _print(reply: Reply, *, as_json: bool, verbose: bool) -> None:
-    if as_json:
-        print_json(reply_json(reply))
-    elif verbose or reply.status == "rejected":
-        for line in as_lines(reply):
-            click.echo(line, err=reply.status == "rejected")

@@ -77,5 +77,13 @@ choice_options = _options(
     click.argument("schedule_ids", nargs=-1, metavar="[ID]..."),
     click.option("--all", "everything", is_flag=True, help="All of them."),
     click.option("--tenant", help="All of this tenant."),
+    click.option("--label", multiple=True, metavar="NAME=VALUE", help="All with this label; of several, with each."),
+    click.option("--name-prefix", metavar="TEXT", help="All whose name, behind the tenant's, begins so."),
+    click.option(
+        "--state", "states", multiple=True, metavar="STATE", help="Of those only these; default: what it changes."
+    ),
+    click.option(
+        "--bulk-id", metavar="ID", help="Finish the bulk run of this id, which was cut off. Default: a new one."
+    ),
     click.option("--yes", is_flag=True, help="Don't ask before changing many."),
 )

@@ -179,7 +179,7 @@ def test_what_somebody_else_put_on_the_changelog_stops_no_command(
     listed = run("schedule", "list", "--json")
     assert [json.loads(line)["schedule_id"] for line in listed.stdout.splitlines()] == ["acme/a"]
     counted = run("schedule", "pause", "--all", "--dry-run")
-    assert counted.stdout == "would pause 1 active schedules of 1 tenants; nothing was changed\n"
+    assert counted.stdout.startswith("would pause 1 active schedules of 1 tenants, as of 20")
     assert run("forecast", "--to", "+1h").exit_code == 0
     assert json.loads(run("why", "acme/a", "--at", "now", "--json").stdout)["schedule_id"] == "acme/a"
 
@@ -196,7 +196,8 @@ def test_the_stop_switch_counts_asks_and_pauses(
         held("other/one"),
     )
     counted = run("schedule", "pause", "--tenant", "acme", "--dry-run")
-    assert counted.stdout == "would pause 5 active schedules of 1 tenants; nothing was changed\n"
+    assert counted.stdout.startswith("would pause 5 active schedules of 1 tenants, as of 20")
+    assert counted.stdout.splitlines()[1:] == [f"  acme/s{number}" for number in range(5)]
     refused = run("schedule", "pause", "--tenant", "acme", text="n\n")
     assert refused.exit_code == 1
 
@@ -207,11 +208,15 @@ def test_the_stop_switch_counts_asks_and_pauses(
         done = run("schedule", "pause", "--tenant", "acme", "--reason", "incident", text="y\n")
         everything = run("schedule", "pause", "--all", "--yes")
     assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines()[-1] == "5 accepted, 0 rejected, 0 ended meanwhile"
+    summary = "5 schedules: 5 changed, 0 unchanged, 0 refused, 0 ended meanwhile, 0 not answered"
+    assert done.stdout.splitlines()[-1] == summary
     paused = [command["schedule_id"] for _, command in shards.seen[:5]]
     assert sorted(paused) == [f"acme/s{number}" for number in range(5)]
     assert everything.exit_code == 0
-    assert everything.stdout.splitlines()[-1] == "5 accepted, 0 rejected, 1 ended meanwhile"
+    assert everything.stdout.splitlines() == [
+        "1 not_allowed: other/one",
+        "6 schedules: 5 changed, 0 unchanged, 0 refused, 1 ended meanwhile, 0 not answered",
+    ]
 
 
 def test_resume_finds_what_a_stop_switch_paused(
