@@ -1,16 +1,18 @@
-"""The stand all benches run on: a broker, topics, a node, and a read-committed reader in a process of its own."""
+"""The stand all benches run on: one broker or three, topics, a node, a read-committed reader in its own process."""
 
 from __future__ import annotations
 
 import json
 import multiprocessing as mp
 import os
+import shutil
 import tempfile
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
@@ -37,7 +39,7 @@ class Stand:
     def kafka(self) -> dict[str, str]:
         return {"bootstrap.servers": self.settings.kafka.bootstrap_servers}
 
-    def start_node(self, processes: int) -> float:
+    def start_node(self, processes: int, patience_s: float = 90) -> float:
         """Start a node and wait until all its shards serve; returns the seconds that took."""
         s = self.settings
         cluster = Cluster(s.kafka.bootstrap_servers, s.namespace, s.shards, self.folder)
@@ -46,7 +48,7 @@ class Stand:
             "bench", processes, supervised=True, data_dir=s.data_dir, session_timeout_ms=s.session_timeout_ms,
             heartbeat_interval_ms=s.heartbeat_interval_ms, horizon_ms=s.horizon_ms,
         ).start()  # fmt: skip
-        await_ready(self.node, seconds=90)
+        await_ready(self.node, seconds=patience_s)
         return time.monotonic() - began
 
     def metrics(self, name: str) -> float:
@@ -64,6 +66,26 @@ class Stand:
         """The processes that own shards."""
         return [psutil.Process(self.node.pid(index)) for index in range(self.node.processes)] if self.node else []
 
+    def cpu_s(self) -> float:
+        """Processor seconds those have used so far."""
+        return float(sum(sum(child.cpu_times()[:2]) for child in self.children()))
+
+    def store_bytes(self) -> int:
+        """What the stores take on the disk."""
+        return sum(file.stat().st_size for file in self.settings.data_dir.rglob("*") if file.is_file())
+
+    def log_bytes(self) -> dict[str, int]:
+        """What each topic takes on the brokers' disks, all copies of it together."""
+        found: dict[str, int] = {}
+        for file in self.broker.data_dir.glob("node-*/data/*/*.log"):
+            topic = file.parent.name.rsplit("-", 1)[0]
+            found[topic] = found.get(topic, 0) + file.stat().st_size
+        return found
+
+    def wipe_stores(self) -> None:
+        """The disk of the stopped node is lost."""
+        shutil.rmtree(self.settings.data_dir, ignore_errors=True)
+
     def stop_node(self) -> None:
         if self.node is not None:
             self.node.stop()
@@ -72,11 +94,16 @@ class Stand:
 
 @contextmanager
 def stand(shards: int = 8, nodes: int = 1, **changes: Any) -> Iterator[Stand]:
+    """All of it, and nothing left of it afterwards. Three `nodes`: three copies of everything, two of them in sync."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        broker = stack.enter_context(Broker.start(nodes=nodes))
+        broker = stack.enter_context(Broker.start(nodes=nodes, heap_mb=512 if nodes == 1 else 384))
         settings = Settings(
-            kafka=Kafka(bootstrap_servers=broker.bootstrap_servers),
+            kafka=Kafka(
+                bootstrap_servers=broker.bootstrap_servers,
+                replication_factor=nodes,
+                min_insync_replicas=1 if nodes == 1 else 2,
+            ),
             shards=shards,
             data_dir=folder / "data",
             session_timeout_ms=2_500,
@@ -89,6 +116,41 @@ def stand(shards: int = 8, nodes: int = 1, **changes: Any) -> Iterator[Stand]:
         it = Stand(settings, folder, broker)
         stack.callback(it.stop_node)
         yield it
+
+
+class Memory:
+    """Looks at the resident memory of the node's processes once a second while the block runs. Units: MB."""
+
+    def __init__(self, stand: Stand) -> None:
+        self._stand = stand
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.seen: list[list[int]] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(1.0):
+            try:
+                self.seen.append([round(child.memory_info().rss / 1e6) for child in self._stand.children()])
+            except (psutil.Error, IndexError):
+                continue  # it is being started or stopped
+
+    @property
+    def most(self) -> int:
+        """The most that any process had."""
+        return max((max(one) for one in self.seen if one), default=-1)
+
+    def over_time(self, points: int = 10) -> list[int]:
+        """The larger process, at about so many instants evenly apart: flat is what it should be."""
+        series = [max(one) for one in self.seen if one]
+        return series[:: max(1, len(series) // points)]
 
 
 @dataclass
