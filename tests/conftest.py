@@ -17,6 +17,7 @@ from scheduler.local import Broker
 from tests.support.broker import BrokerUnderTest, given_or_embedded
 from tests.support.docker_broker import in_docker
 from tests.support.node import Cluster
+from tests.support.verifier import reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,9 +83,26 @@ def cluster(make_cluster: Callable[..., Cluster], broker: BrokerUnderTest) -> Cl
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Show the end of the broker's log with every failed test that used one."""
     report = yield
+    if call.when == "call":
+        report.user_properties += [("counted", counts) for counts in reported()]
     names = getattr(item, "fixturenames", ())
     if report.failed and {"broker", "private_broker"} & set(names):
         one = item.stash.get(_broker, None) or item.config.stash.get(_broker, None)
         if one is not None:
             report.sections.append((f"broker log during {call.when}", one.log_tail(40)))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the verifiers counted, test by test, also when all is well."""
+    lines = [
+        f"{report.nodeid.removeprefix('tests/')}: {counts}"
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        for name, counts in report.user_properties
+        if name == "counted"
+    ]
+    if lines:
+        terminalreporter.section("what the verifiers counted")
+        for line in sorted(lines):
+            terminalreporter.line(line)

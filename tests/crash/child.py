@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from scheduler.cli import main
@@ -27,6 +28,7 @@ class Fuse:
     """Burns down by one at each touch; at zero the process is gone, or frozen."""
 
     def __init__(self, nth: int, number: signal.Signals) -> None:
+        self.nth = nth
         self._left = nth
         self._signal = number
 
@@ -119,11 +121,16 @@ def while_forwarding(fuse: Fuse) -> None:
     wrap(Transaction, "_forward", None, lambda *_: fuse.touch())
 
 
+def slow_store(fuse: Fuse) -> None:
+    """Nothing fails, but each write of a store takes so many milliseconds: a disk that is busy with something else."""
+    wrap(RocksStore, "write", lambda *_: time.sleep(fuse.nth / 1000))
+
+
 POINTS: dict[str, Callable[[Fuse], None]] = {
     point.__name__: point
     for point in (
         before_produce, before_commit, after_commit, after_store, in_advance, in_restore, after_restore, in_init,
-        in_assigned, in_revoked, while_forwarding,
+        in_assigned, in_revoked, while_forwarding, slow_store,
     )
 }  # fmt: skip
 

@@ -171,6 +171,16 @@ class Node:
     def thaw(self, index: int = 0) -> None:
         self.signal(signal.SIGCONT, index)
 
+    def leave(self, index: int = 0) -> int:
+        """A planned stop of one process; returns its exit code."""
+        process = self._running.pop(index)
+        process.terminate()
+        return process.wait(PATIENCE_S)
+
+    def runs(self, index: int = 0) -> bool:
+        """Whether a process was started and has not ended."""
+        return index in self._running and self._running[index].poll() is None
+
     def stop(self) -> list[int]:
         """A planned stop of everything; returns the exit codes."""
         for process in self._running.values():

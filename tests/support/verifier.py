@@ -7,6 +7,7 @@ are a `range`. Each schedule's range is written here, not asked of the product.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from tests.support.node import Cluster
 
+EXAMPLES = 5
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -49,6 +51,13 @@ class Beat:
     end: int
     every_ms: int = 1000
     version: int = 1
+    cron: str = ""  # an expression that names the same instants, with seconds if it has six fields; to be used instead
+
+    @property
+    def trigger(self) -> dict[str, Any]:
+        if not self.cron:
+            return {"every_ms": self.every_ms, "anchor": rfc3339(self.first)}
+        return {"cron": self.cron, "zone": "UTC", "dialect": "seconds" if self.cron.count(" ") == 5 else "unix"}
 
     def create(self, **spec: Any) -> dict[str, Any]:
         """The command that makes it; nothing of it may be given up as too late."""
@@ -56,7 +65,7 @@ class Beat:
             "command": "create",
             "schedule_id": self.schedule_id,
             "spec": {
-                "trigger": {"every_ms": self.every_ms, "anchor": rfc3339(self.first)},
+                "trigger": self.trigger,
                 "start": rfc3339(self.first),
                 "end": rfc3339(self.end),
                 "misfire": {"catch_up": 1000},
@@ -110,7 +119,7 @@ class Reader:
                 "fetch.wait.max.ms": 50,
                 "reconnect.backoff.max.ms": 500,
             },
-            logger=_quiet(),
+            logger=quiet(),
         )
         self.seen: list[Seen] = []
         self._ended: set[tuple[str, int]] = set()
@@ -189,6 +198,12 @@ class Verdict:
     def clean(self) -> bool:
         return not (self.lost or self.doubled or self.early or self.strange)
 
+    def __str__(self) -> str:
+        counts = {name: getattr(self, name) for name in ("lost", "doubled", "early", "strange")}
+        text = ", ".join(f"{name} {len(what)}" for name, what in counts.items())
+        examples = {name: what[:EXAMPLES] for name, what in counts.items() if what}
+        return f"expected {self.expected}, seen {self.seen}, {text}" + (f"; such as {examples}" if examples else "")
+
 
 def judge(seen: Iterable[Seen], expected: dict[str, int]) -> Verdict:
     """Compare dispatch records with what is expected, by occurrence id."""
@@ -207,7 +222,23 @@ def judge(seen: Iterable[Seen], expected: dict[str, int]) -> Verdict:
             verdict.strange.append(f"{name} says {fields['scheduled_for']}")
     verdict.doubled = sorted(name for name, count in counts.items() if count > 1)
     verdict.lost = sorted(expected.keys() - counts.keys())
+    report(str(verdict))
     return verdict
+
+
+_reported: list[str] = []
+
+
+def report(counts: str) -> None:
+    """What a verifier counted: shown at the end of the run beside the test's name."""
+    _reported.append(counts)
+
+
+def reported() -> list[str]:
+    """What was reported since this was asked last."""
+    found = _reported.copy()
+    _reported.clear()
+    return found
 
 
 class Dispatches(Reader):
@@ -240,9 +271,8 @@ class Dispatches(Reader):
         )
 
 
-def _quiet() -> Any:
-    import logging
-
+def quiet() -> Any:
+    """A logger for clients whose brokers are killed on purpose."""
     log = logging.getLogger("tests.verifier")
     log.setLevel(logging.CRITICAL)
     return log
