@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support.commands import create
-from tests.support.node import Cluster, await_ready, owners, wait_until
+from tests.support.node import Cluster, await_ready
 from tests.support.verifier import Beat, Dispatches, Reader, beats, judge, now_ms
 from topics.partition import partition_for
 
@@ -67,22 +67,6 @@ def test_killed_anywhere_in_a_start(cluster: Cluster) -> None:
     points += [(point, n) for point in ("before_produce", "before_commit", "after_commit") for n in (1, 2, 7)]
     points += [(point, n) for point in ("after_store", "in_advance") for n in (1, 2, 7)]
     live_through(cluster, points)
-
-
-@pytest.mark.soak
-def test_killed_while_shards_are_taken_away(cluster: Cluster) -> None:
-    """A second process joins and the first dies in the callback that gives up its shards: the second serves all."""
-    node = cluster.node(processes=2).start(0, crash=("in_revoked", 1))
-    wait_until(lambda: len(owners([node])) == cluster.shards, node.words)
-    with Dispatches(cluster) as dispatches:
-        expected = create(cluster, beats(8, now_ms() + 3_000, 2 * A_KILL_S))
-        dispatches.await_count(8, words=node.words)
-        node.start(1)
-        assert node.await_death(0) == -signal.SIGKILL, node.words()
-        dispatches.await_all(expected, words=node.words)
-        assert node.stop() == [0]
-        verdict = judge(dispatches.read_to_end(), expected)
-    assert verdict.clean, f"{verdict}\n{node.words(60)}"
 
 
 def test_killed_while_forwarding(cluster: Cluster) -> None:
