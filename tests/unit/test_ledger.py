@@ -82,7 +82,7 @@ def test_what_a_pause_suppressed_is_not_lost() -> None:
 def test_a_start_after_an_acknowledged_pause_is_seen() -> None:
     """A nominal of the pause, and one of before it that starts long after the answer."""
     counts = fired(held_ledger(), HELD, 0, 1, 3).result()
-    assert (counts.after, counts.doubled) == (1, 1), "it ran, and is told not to have"
+    assert (counts.after, counts.strange) == (1, 1), "it ran, and is told not to have"
     late = fired(held_ledger(), HELD, 0, late_ms=111 + AFTER_MS)
     assert fired(late, HELD, 3).result().after == 1
 
