@@ -191,6 +191,15 @@ class Settings(BaseSettings):
         ),
     )
     processes: Int = _number(1, 1, 64, "processes", "Processes of this node; about one a core that it may use.")
+    standby: bool = Field(
+        True,
+        json_schema_extra=_about(
+            "Keep warm copies of the shards that other nodes own, so that a takeover reads seconds of changelogs, not "
+            "all. Each node then reads and stores the state of every shard: turn it off beyond three nodes.",
+            expected="true or false",
+            example=False,
+        ),
+    )
     horizon_ms: Int = _number(
         30_000,
         1_000,

@@ -6,6 +6,7 @@
     task.py         one shard: a thread, a store, a transactional producer, the loop
     transaction.py  the only file that commits
     restore.py      changelogs to the store
+    standby.py      warm copies of the shards that other nodes own
     clock.py        the due clock: broker time, carried by a monotonic clock; fed and watched by probe.py
     tables.py       calendars and tenants, read whole and followed for all shards of the process
     ran.py          what ran, read from the dispatch topics for backfills
@@ -24,4 +25,5 @@ What happens when something fails (the crash tests show each):
     after commit, before the store write  the step           the store     restores the step from the changelogs
     after the store write                 the step, store    advances      advances fired entries while opening
     with an ambiguous commit              perhaps the step   the store     new producer, re-read, whatever it was
+    while following another's shard       part of the copy   the rest      reads on where the copy's own position is
 """

@@ -109,6 +109,25 @@ def changelog_consumer(settings: Settings) -> Consumer:
     )
 
 
+def changelog_follower(settings: Settings) -> Consumer:
+    """Follows changelogs of several shards from given offsets; the brokers gather what comes, since nobody waits."""
+    return Consumer(
+        {
+            **settings.client_config(),
+            "group.id": f"{settings.namespace}scheduler-standby",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",  # a position that is gone says that the copy is worth nothing
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 200,
+            "fetch.min.bytes": 65_536,
+            "queued.max.messages.kbytes": 8_192,
+            "allow.auto.create.topics": False,
+        },
+        logger=client_log,
+    )
+
+
 def header(message: Message, name: str) -> bytes | None:
     """The value of a record's header; None if it has none."""
     headers: Any = message.headers()  # a list of pairs, whatever the stubs allow besides

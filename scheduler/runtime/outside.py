@@ -16,6 +16,7 @@ from scheduler.runtime import kafka, stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from confluent_kafka import Consumer, Producer
@@ -68,8 +69,18 @@ class Outside:
         """A new reader of whole topics."""
         return kafka.changelog_consumer(self._settings)
 
+    def changelog_follower(self) -> Consumer:
+        """A new reader of several shards' changelogs as they grow."""
+        return kafka.changelog_follower(self._settings)
+
     # --- the disk
 
-    def open_store(self, folder: Path, identity: Identity, now: int, stopped: Callable[[], bool]) -> Store:
+    def mark(self, folder: Path) -> AbstractContextManager[object]:
+        """While it is entered, this node has an owner of the shard whose store is in this folder."""
+        return stores.Mark(folder)
+
+    def open_store(
+        self, folder: Path, identity: Identity, now: int, stopped: Callable[[], bool], *, wipe: bool = False
+    ) -> Store:
         """See `stores.open_store`."""
-        return stores.open_store(folder, identity, now, stopped)
+        return stores.open_store(folder, identity, now, stopped, wipe=wipe)

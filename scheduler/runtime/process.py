@@ -19,6 +19,7 @@ from scheduler.runtime.elders import Turn
 from scheduler.runtime.health import Health
 from scheduler.runtime.outside import Outside
 from scheduler.runtime.probe import ClockWatch, Probe
+from scheduler.runtime.standby import Standbys
 from scheduler.runtime.tables import Tables
 from scheduler.runtime.task import Phase, Surroundings
 from scheduler.runtime.telemetry import Telemetry, event
@@ -45,6 +46,7 @@ class Process:
         self._stop = threading.Event()
         self._turned = time.monotonic()
         self._assignment: Assignment | None = None
+        self._standbys: Standbys | None = None
         self._clock: DueClock | None = None
         self._parent = os.getppid()
         self._awaited: Mapping[str, str] = {}
@@ -69,6 +71,7 @@ class Process:
         tables = Tables(outside, catalogue, telemetry)
         around = Surroundings(settings, catalogue, clock, telemetry, cluster, tables, outside)
         assignment = self._assignment = Assignment(around)
+        standbys = self._standbys = Standbys(around, self._index)
         port = settings.http.port + self._index if settings.http.port else 0
         health = Health(settings.http.host, port, self.state, telemetry.registry)
         event("process_started", process=name, pid=os.getpid(), health=health.address)
@@ -78,6 +81,7 @@ class Process:
         try:
             turn.wait(probe)
             assignment.join()
+            standbys.start()
             while not self._stop.is_set():
                 assignment.poll()
                 if assignment.is_outgrown and turn.is_over():
@@ -93,6 +97,7 @@ class Process:
                     break
         finally:
             drained = assignment.close(STOP_S)
+            standbys.stop()
             probe.stop()
             tables.stop()
             outside.plain.flush(1.0)
@@ -126,6 +131,7 @@ class Process:
             "clock_alarms": alarms,
             "waits_for": dict(self._awaited),
             "shards": shards,
+            "standbys": self._standbys.state() if self._standbys else {},
         }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -22,7 +23,7 @@ from scheduler.core.policy import Rules
 from scheduler.core.tenants import NO_TENANTS
 from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted
 from scheduler.runtime.ran import Scanner
-from scheduler.runtime.restore import Restore
+from scheduler.runtime.restore import Outlived, Restore
 from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import INIT_S, Transaction
 from scheduler.shard.rebuild import ORDER, Identity
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from scheduler.runtime.tables import Tables
     from scheduler.runtime.telemetry import Telemetry
     from scheduler.shard.commands import Input
+    from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
 WAIT_S = 1.0  # at most, between looks
@@ -106,6 +108,7 @@ class ShardTask:
         self._caught_up = False
         self._commands_end = 0
         self._closing = False
+        self._wipe = False  # the store was of no use
         self._count_again = 0.0
         self._proof = around.outside.event()
         self._wake = around.outside.condition()
@@ -164,6 +167,13 @@ class ShardTask:
         if self._predecessor is not None:
             self._predecessor.join(PREDECESSOR_S)
             self._predecessor = None
+        with self._around.outside.mark(self._around.store_path(self.number)):
+            self._own_until_closed()
+        self.phase = Phase.CLOSED
+        self._around.telemetry.ready.labels(str(self.number)).set(0)
+        event("shard_closed", shard=self.number)
+
+    def _own_until_closed(self) -> None:
         pause = RETRY_S
         while not self._closing:
             began = self._monotonic()
@@ -181,9 +191,6 @@ class ShardTask:
                 pause = RETRY_S if self._monotonic() - began > SERVED_S else pause
                 self._await_proof(pause)
                 pause = min(RETRY_MAX_S, pause * RETRY_GROWTH)
-        self.phase = Phase.CLOSED
-        self._around.telemetry.ready.labels(str(self.number)).set(0)
-        event("shard_closed", shard=self.number)
 
     def _failed(self, why: str, fault: Exception) -> None:
         if self._closing:
@@ -228,18 +235,19 @@ class ShardTask:
             lambda: self._closing,
             self._monotonic,
         )
-        transaction.init()
-        now = self._time()
-        calendars = around.tables.wait(lambda: self._closing)
-        if now is None or calendars is None:
-            return
-        identity = Identity(around.cluster, around.settings.namespace, around.settings.shards, self.number)
-        store = outside.open_store(around.store_path(self.number), identity, now, lambda: self._closing)
+        consumer = outside.changelog_consumer()
+        with closing(Restore(consumer, around.settings.namespace, self.number, lambda: self._closing)) as restore:
+            restore.connect()  # while we wait for the coordinator
+            transaction.init()
+            inited = self._monotonic()
+            now = self._time()
+            calendars = around.tables.wait(lambda: self._closing)
+            if now is None or calendars is None:
+                return
+            store = self._restored(restore, now, calendars)
+            restored = self._monotonic()
         scanner = Scanner(around.settings, around.catalogue, self.number, self._notify)
         try:
-            consumer = outside.changelog_consumer()
-            restore = Restore(consumer, around.settings.namespace, self.number, lambda: self._closing)
-            restore.run(store, calendars)
             around.telemetry.restores.inc()
             around.telemetry.restored.inc(restore.applied)
             around.telemetry.foreign.inc(restore.foreign)
@@ -256,12 +264,34 @@ class ShardTask:
             self.phase = Phase.READY
             self.trouble = None
             around.telemetry.ready.labels(str(self.number)).set(1)
-            seconds = round(self._monotonic() - began, 3)
-            event("shard_ready", shard=self.number, seconds=seconds, applied=restore.applied)
+            event(
+                "shard_ready",
+                shard=self.number,
+                seconds=round(self._monotonic() - began, 3),
+                init_s=round(inited - began, 3),
+                restore_s=round(restored - inited, 3),
+                applied=restore.applied,
+            )
             self._loop(shard, transaction, scanner, calendars)
         finally:
             scanner.stop()
             store.close()
+
+    def _restored(self, restore: Restore, now: int, calendars: Calendars) -> Store:
+        """The store with all that was committed."""
+        around = self._around
+        s = around.settings
+        identity = Identity(around.cluster, s.namespace, s.shards, self.number)
+        path = around.store_path(self.number)
+        store = around.outside.open_store(path, identity, now, lambda: self._closing, wipe=self._wipe)
+        self._wipe = False
+        try:
+            restore.run(store, calendars)
+        except BaseException as fault:
+            self._wipe = isinstance(fault, Outlived)
+            store.close()
+            raise
+        return store
 
     def _time(self) -> int | None:
         """The due clock's time, as soon as it may be believed; None when closing."""

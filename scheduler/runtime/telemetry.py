@@ -107,6 +107,19 @@ class Telemetry:
             "scheduler_foreign_records", "Changelog records no shard of ours wrote: an alarm.", registry=registry
         )
         shard = ("shard",)
+        self.standby_lag = Gauge(
+            "scheduler_standby_lag_records",
+            "Changelog records that this process's warm copy of another node's shard has not applied yet.",
+            shard,
+            registry=registry,
+        )
+        self.standby_behind = Gauge(
+            "scheduler_standby_lag_seconds", "Since when a warm copy has not been up to date; 0: it is.", shard,
+            registry=registry,
+        )  # fmt: skip
+        self.standby_failures = Counter(
+            "scheduler_standby_failures", "Warm copies given up, to be begun again: an alarm.", registry=registry
+        )
         self.zones_missing = Gauge(
             "scheduler_zones_missing",
             "Zones of this shard's schedules that the zone tables lack: an alarm.",

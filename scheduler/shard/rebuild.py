@@ -4,14 +4,23 @@ Whose truth is it: the topics'. Records are applied in the order shards, live, s
 the due index follows from the other two. Each batch also holds the position up to which its topic was applied, so a
 restore that is cut off goes on where it stopped. Every record is the whole new value of its key, never a delta: folding
 a compacted log therefore gives the same store as folding the full one.
+
+A standby applies them for hours, and the three topics are then never at quite the same step. Its places are right all
+the same once a restore has brought them to their ends and the shard has opened, because what is decided stays decided:
+
+    a place is the first nominal undecided by what was known when it was derived. If it still is undecided, it is the
+    first one still. If the cursor has passed it, opening derives it anew, as it does after every crash (`sweep` does so
+    ahead of time). If a floor has passed it, it was derived anew when that floor was applied.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler import wire
-from scheduler.core.calendars import NO_CALENDARS, Calendars, bound
+from scheduler.core.calendars import NO_CALENDARS, Calendars, bound, planned_by
+from scheduler.core.due import schedule_of
 from scheduler.core.record import ShardRecord
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 
 ORDER = (catalog.SHARDS, catalog.LIVE, catalog.SCHEDULES)
 _APPLIED = "applied."
+FORGET_AFTER = 10_000  # deletes at the head of the due index before its range is dropped
 
 
 class Change(NamedTuple):
@@ -45,8 +55,9 @@ class Rebuild:
         self._store = store
         self._record = ShardRecord(shard=shard)
         self._calendars = calendars
-        self._floors: dict[str, int] = {}
+        self._floors: dict[str, int] | None = None  # of the live records; None: not read yet
         self._last_step: dict[str, int] = {}
+        self._moved = 0  # places left behind at the head of the due index
         self.foreign = 0  # records no shard of ours wrote: passed over, and an alarm
         stored = store.get(keys.RECORD)
         if stored is not None:
@@ -57,10 +68,14 @@ class Rebuild:
         stored = self._store.get(keys.meta(_APPLIED + topic))
         return 0 if stored is None else int(stored)
 
-    def begin(self, topic: str) -> None:
-        """The topics before it are whole now."""
-        if topic == catalog.SCHEDULES:
-            self._floors = stored_floors(self._store)
+    @property
+    def record(self) -> ShardRecord:
+        """The newest shard record applied."""
+        return self._record
+
+    def use(self, calendars: Calendars) -> None:
+        """From here on these are the calendars."""
+        self._calendars = calendars
 
     def apply(self, topic: str, changes: Sequence[Change], next_offset: int) -> None:
         """One batch of records, in offset order. Raises StateCorrupted for records that cannot be read."""
@@ -103,8 +118,19 @@ class Rebuild:
         self._last_step.pop(topic, None)
 
     def _apply_live(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
+        floors = self._known_floors()
+        moved = []
         for key, value in newest.items():
             write_live(batch, key, self._store.get(keys.live(key)), value)
+            if key.startswith(b"floor:"):
+                owner = wire.split_live_key(key)[1]
+                moved.append(owner)
+                if value is None:
+                    floors.pop(owner, None)
+                else:
+                    floors[owner] = wire.floor_of(wire.live_from_bytes(value))
+        if moved:
+            self._place(batch, moved)
 
     def _apply_schedules(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
         names = [key.decode() for key in newest]
@@ -115,10 +141,56 @@ class Rebuild:
                 move(batch, name, place, None)
                 continue
             batch.put(keys.schedule(name), value)
-            schedule = bound(wire.plan_from_bytes(value), self._calendars)
-            if name in self._floors:
-                schedule = floored(schedule, self._floors[name])
-            move(batch, name, place, standing(schedule, place_of(schedule, self._record)))
+            move(batch, name, place, self._standing(name, value))
+
+    def sweep(self, after: bytes, limit: int) -> bytes | None:
+        """Derive anew what the cursor has passed, as opening would; returns where to go on, None at the cursor.
+
+        A standby's schedules fire elsewhere, which leaves no records of them. `after` is a store key, at first `DUE`.
+        """
+        end = keys.DUE + self._record.cursor + b"\x00"
+        found = list(islice(self._store.keys(after, end), limit))
+        names = [
+            schedule_of(key[1:])
+            for key in found
+            if not any(backlog.holds(key[1:]) for backlog in self._record.backlogs)
+        ]
+        if names:
+            batch = Batch()
+            self._place(batch, names)
+            self._store.write(batch)
+            self._moved += len(names)
+        if len(found) == limit:
+            return found[-1] + b"\x00"
+        if self._moved > FORGET_AFTER:
+            self._moved = 0
+            first = next(iter(self._store.keys(keys.DUE, keys.after_prefix(keys.DUE))), keys.DUE)
+            self._store.forget(keys.DUE, first)
+        return None
+
+    def _place(self, batch: Batch, names: list[str]) -> None:
+        """Derive places anew; a schedule that the store does not have yet gets its place with its record."""
+        values = self._store.get_many([keys.schedule(name) for name in names])
+        places = self._store.get_many([keys.place(name) for name in names])
+        for name, place, value in zip(names, places, values, strict=True):
+            if value is not None:
+                move(batch, name, place, self._standing(name, value))
+
+    def _standing(self, name: str, value: bytes) -> bytes | None:
+        plan = wire.plan_from_bytes(value)
+        calendar = plan.spec.calendar
+        if calendar is not None and not self._calendars.has(calendar, planned_by(plan.spec.trigger)):
+            return standing(plan, None)  # a version not heard of yet: whoever opens the shard looks at it
+        schedule = bound(plan, self._calendars)
+        floor = self._known_floors().get(name)
+        if floor is not None:
+            schedule = floored(schedule, floor)
+        return standing(schedule, place_of(schedule, self._record))
+
+    def _known_floors(self) -> dict[str, int]:
+        if self._floors is None:
+            self._floors = stored_floors(self._store)
+        return self._floors
 
 
 def stored_floors(store: Store) -> dict[str, int]:

@@ -31,7 +31,7 @@ from scheduler.shard.horizon import Horizon, Item, Prepared
 from scheduler.shard.outage import Budget, Outage, opened
 from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
-from scheduler.shard.rebuild import stored_floors
+from scheduler.shard.rebuild import FORGET_AFTER, stored_floors
 from scheduler.shard.replan import Replan
 from scheduler.shard.settle import Settler
 from scheduler.shard.step import Reader, Step, Touched, move, place_of, standing
@@ -56,7 +56,6 @@ BUSY = 1_000  # items in a step beyond which everything that can wait waits
 CHUNK = 500  # of schedules advanced at once; some 10 ms
 CATCH_UP_CHUNK = 2_000
 AHEAD_MS = 60_000  # a stored cursor further ahead of now than this stops the shard
-FORGET_AFTER = 10_000  # deletes at the head of the due index before its range is dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

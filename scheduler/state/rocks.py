@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from rocksdict import DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
@@ -23,14 +24,17 @@ class StoreHeld(StateCorrupted):
 
 
 class RocksStore:
-    """A `Store` in a directory of its own. Raises StateCorrupted with the next step when the disk refuses."""
+    """A `Store` in a directory of its own. Raises StateCorrupted with the next step when the disk refuses.
 
-    def __init__(self, directory: Path) -> None:
+    `write_buffer`: bytes in memory, twice that at most, before they go to a file of their own; 0: the usual.
+    """
+
+    def __init__(self, directory: Path, write_buffer: int = 0) -> None:
         self._directory = directory
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_compression_type(DBCompressionType.lz4())
-        options.set_write_buffer_size(_WRITE_BUFFER)
+        options.set_write_buffer_size(write_buffer or _WRITE_BUFFER)
         options.set_max_write_buffer_number(2)
         options.set_max_background_jobs(2)
         options.set_max_open_files(256)
@@ -77,6 +81,11 @@ class RocksStore:
 
     def close(self) -> None:
         self._db.close()
+
+    def destroy(self) -> None:
+        """Close it and delete the directory."""
+        self._db.close()
+        shutil.rmtree(self._directory)
 
     @staticmethod
     def _bounded(end: bytes) -> ReadOptions:

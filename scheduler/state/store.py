@@ -14,7 +14,7 @@ Keys, by their first byte; a test restores an empty store from the topics and co
     b <priority> <owner> 00 <id> nothing            derived: backfills, by priority and tenant
     e <instant> <live key>       nothing            derived: changes that wait for their instant
     x <instant> <schedule_id>    nothing            derived: completed schedules, by the time they are forgotten
-    m <name>                     text               local: identity of the store, changelog positions
+    m <name>                     text               local: identity of the store, changelog positions, when it was whole
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.shard.shard import ShardSettings
+from tests.support.copy import Copy
 from tests.support.driver import Driver
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class ShardLaws(RuleBasedStateMachine):
             settings=ShardSettings(horizon_bytes=4_000, max_records=7, max_commands=3, catch_up_per_s=0.5)
         )
         self.sent: list[dict[str, Any]] = []
+        self.copy = Copy(self.driver)
 
     # --- what may happen
 
@@ -153,10 +155,13 @@ class ShardLaws(RuleBasedStateMachine):
         ms=st.sampled_from([0, 1, 800, 14_000, 45_000, 700_000, 5 * HOUR]),
         crash=st.sampled_from(["killed", "before_commit", "after_commit"]),
         restore=st.sampled_from([{}, {"wipe": True}, {"wipe": True, "compacted": True}]),
+        warm=st.booleans(),
         run=st.booleans(),
     )
-    def die(self, ms: int, crash: str, restore: dict[str, bool], *, run: bool) -> None:
-        """An end at any point of a step, a pause, and a new owner on the same store or none."""
+    def die(self, ms: int, crash: str, restore: dict[str, bool], *, warm: bool, run: bool) -> None:
+        """An end at any point of a step, a pause, and a new owner: on the same store, on none, or on another node's
+        copy, while that node's standby goes on with what the dead one left.
+        """
         driver = self.driver
         if crash == "before_commit":
             driver.crash_before_commit()
@@ -164,7 +169,9 @@ class ShardLaws(RuleBasedStateMachine):
             driver.crash_after_commit()
         driver.kill()
         driver.now += ms
-        driver.start(**restore, run=run)
+        if warm:
+            self.copy.swap()
+        driver.start(**({} if warm else restore), run=run)
 
     @rule(ms=st.sampled_from([16_000, 500_000]))
     def sleep(self, ms: int) -> None:
@@ -176,6 +183,19 @@ class ShardLaws(RuleBasedStateMachine):
     def one_step(self) -> None:
         self.driver.turn()
 
+    @rule(
+        shown=st.tuples(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100)),
+        sweep=st.integers(0, 3),
+        anew=st.booleans(),
+    )
+    def follow(self, shown: tuple[int, int, int], sweep: int, *, anew: bool) -> None:
+        """The standby reads on; how much of each topic shows differs, as it does between brokers."""
+        if anew:
+            self.copy.begin()
+        self.copy.read(*shown)
+        if sweep:
+            self.copy.sweep(sweep)
+
     # --- what must hold
 
     @invariant()
@@ -186,9 +206,11 @@ class ShardLaws(RuleBasedStateMachine):
         live = self.driver.contents()
         assert self.driver.cold_contents() == live
         assert self.driver.cold_contents(compacted=True) == live
+        assert self.copy.taken_over() == live
 
     def teardown(self) -> None:
         driver = self.driver
+        assert self.copy.taken_over() == driver.contents()
         driver.run_until(driver.now)
         for name in NAMES:
             driver.do("resume", name)

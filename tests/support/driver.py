@@ -290,6 +290,14 @@ class Driver:
                 return None if value is None else dict(json.loads(value))
         return None
 
+    def after_takeover(self, store: Store) -> dict[bytes, bytes]:
+        """The whole of a store, which is used up by this, as an owner that takes it over now would have it."""
+        restore(self.topics, store, self.catalogue, self.calendars)
+        shard = Shard(0, self.catalogue, store, self.settings)
+        shard.use(self.calendars)
+        shard.open(self.now)
+        return contents(store)
+
     def contents(self) -> dict[bytes, bytes]:
         """The whole store as the next owner takes it up, without what is local to it: passed places advanced."""
         assert self.shard is not None
@@ -309,6 +317,12 @@ class Driver:
         return found
 
 
+def changes(topics: Topics, name: str, start: int = 0) -> list[Change]:
+    """The records of a changelog from an offset on."""
+    records = topics.records.get(name, [])
+    return [Change(start + i, k, v, s) for i, (k, v, _, s) in enumerate(records[start:])]
+
+
 def contents(store: Store) -> dict[bytes, bytes]:
     return {k: v for k, v in store.items(b"", b"\xff") if not k.startswith(keys.META)}
 
@@ -324,13 +338,12 @@ def restore(
     """Apply the changelogs as a new owner does; `compacted` keeps only the newest record of each key."""
     rebuild = Rebuild(store, 0, calendars)
     for base in ORDER:
-        rebuild.begin(base)
-        records = topics.records.get(catalogue.namespace + base, [])
-        changes = [Change(i, k, v, s) for i, (k, v, _, s) in enumerate(records) if i >= rebuild.position(base)]
+        name = catalogue.namespace + base
+        found = changes(topics, name, rebuild.position(base))
         if compacted:
-            newest = {change.key: change.offset for change in changes}
-            changes = [c for c in changes if newest[c.key] == c.offset]
-        rebuild.apply(base, changes, len(records))
+            newest = {change.key: change.offset for change in found}
+            found = [change for change in found if newest[change.key] == change.offset]
+        rebuild.apply(base, found, topics.end(name))
     assert rebuild.foreign == 0
 
 
