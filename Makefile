@@ -29,6 +29,7 @@ soak: install
 	$(BIN)/pytest -m soak --timeout=7200 tests
 
 bench: install
+	-$(BIN)/pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m tests.bench
 
 clean:

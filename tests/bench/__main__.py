@@ -1,30 +1,111 @@
-"""The short set, each bench in a process of its own, one JSON line each: `make bench`."""
+"""Many benches, one after the other, each in a process of its own: one JSON line each, and a table of all of them.
+
+    make bench                       the short set, ten minutes at most
+    python -m tests.bench --long     the figures of ops/benchmarks.md: millions of schedules, more than an hour
+    python -m tests.bench burst load the named ones of the short set
+
+Lines and table go to `build/bench/` too. The exit code is the number of benches that were wrong or gave no result; a
+slow one is no failure of the run.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.bench.table import Row, table
+
+SHORT_S = 600.0
+LONG_S = 14_400.0
+END_S = 60.0
+FOLDER = Path("build/bench")
+
+
+class Bench(NamedTuple):
+    """A module of this package with its arguments, and how long it may take."""
+
+    module: str
+    arguments: str = ""
+    seconds: float = 150
+
 
 SHORT = (
-    ("tests.bench.next_after",),
-    ("tests.bench.load", "--count", "100000"),
-    ("tests.bench.burst", "--count", "100000"),
-    ("tests.bench.burst", "--count", "100000", "--kind", "every"),
-    ("tests.bench.idle", "--count", "100000"),
+    Bench("next_after"),
+    Bench("load", "--count 100000"),
+    Bench("burst", "--count 100000"),
+    Bench("burst", "--count 100000 --kind every"),
+    Bench("peers.nats", "--count 100000"),
+    Bench("restart", "--count 100000"),
+    Bench("costs", "--count 10000 --seconds 20 --idle-seconds 10"),
+    Bench("bulk_load", "--count 100000"),
+    Bench("independence", "--few 20000 --many 200000 --count 20000 --repeats 1 --idle-seconds 10"),
+    Bench("durability", "--count 5000"),
+)
+LONG = (
+    Bench("burst", "--count 500000", 900),
+    Bench("burst", "--count 500000 --kind every", 900),
+    Bench("peers.nats", "--count 100000", 600),
+    Bench("restart", "--count 100000", 600),
+    Bench("restart", "--count 5000000", 1800),
+    Bench("independence", "--few 500000 --many 5000000 --count 100000", 3600),
+    Bench("bulk_load", "--count 5000000", 3600),
+    Bench("costs", "--count 100000 --seconds 120", 900),
+    Bench("durability", "--count 100000", 1800),
 )
 
 
+def run(bench: Bench, seconds: float) -> tuple[dict[str, Any], float]:
+    """The result line of a bench, or why there is none, and the seconds it took."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", f"tests.bench.{bench.module}", *bench.arguments.split()]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        out, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)  # so that it ends what it started
+        process.communicate(timeout=END_S)
+        return _none(bench, f"not within {seconds:.0f} s"), time.monotonic() - began
+    lines = out.strip().splitlines()
+    try:
+        result = dict(json.loads(lines[-1]))
+    except (IndexError, ValueError):
+        result = _none(bench, f"no result, exit code {process.returncode}")
+    return result, time.monotonic() - began
+
+
+def _none(bench: Bench, why: str) -> dict[str, Any]:
+    return {"bench": bench.module, "verdict": why}
+
+
 def main() -> int:
-    """The number of benches that failed outright; a slow one is no failure of the run."""
-    failed = 0
-    for module, *arguments in SHORT:
-        done = subprocess.run(
-            [sys.executable, "-m", module, *arguments], check=False, stdout=subprocess.PIPE, text=True
-        )
-        lines = done.stdout.strip().splitlines()
-        print(lines[-1] if lines else f"{module}: no result", flush=True)
-        failed += done.returncode != 0 or '"WRONG"' in (lines[-1] if lines else "")
-    return failed
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="modules; all of the set unless given")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--within-s", type=float, help="begin no bench that may not end in time")
+    args = parser.parse_args()
+    chosen = [one for one in (LONG if args.long else SHORT) if not args.names or one.module in args.names]
+    end = time.monotonic() + (args.within_s or (LONG_S if args.long else SHORT_S))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with (FOLDER / "results.jsonl").open("w") as file:
+        for bench in chosen:
+            left = end - time.monotonic()
+            result, took = _none(bench, "not run: no time left"), 0.0
+            if left > END_S:
+                result, took = run(bench, min(bench.seconds, left))
+            print(json.dumps(result), flush=True)
+            file.write(json.dumps(result) + "\n")
+            rows.append(Row(bench.module, bench.arguments, result, took))
+    text = table(rows)
+    (FOLDER / "results.md").write_text(text)
+    print(f"\n{text}")
+    return sum(row.failed for row in rows)
 
 
 if __name__ == "__main__":
