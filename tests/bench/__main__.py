@@ -56,6 +56,7 @@ LONG = (
     Bench("independence", "--few 500000 --many 5000000 --count 100000", 3600),
     Bench("bulk_load", "--count 5000000", 3600),
     Bench("costs", "--count 100000 --seconds 120", 900),
+    Bench("costs", "--count 100000 --seconds 60 --per-s 10000", 900),
     Bench("durability", "--count 100000", 1800),
 )
 
