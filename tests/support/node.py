@@ -96,6 +96,7 @@ class Node:
         self.processes = processes
         self.supervised = supervised
         self.data = Path(settings.pop("data_dir", cluster.folder / "data"))
+        self.root = Path(settings.pop("root", ROOT))  # whose code it runs
         self.log = cluster.folder / f"{node_id}.log"
         self.config = cluster.folder / f"{node_id}.toml"
         self._running: dict[int, subprocess.Popen[bytes]] = {}
@@ -147,7 +148,7 @@ class Node:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    cwd=ROOT,
+                    cwd=self.root,
                     env={**os.environ, **(env or {})},
                     start_new_session=True,
                 )
