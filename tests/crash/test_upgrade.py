@@ -77,6 +77,30 @@ def test_within_one_record_format_and_back(cluster: Cluster, tmp_path: Path) -> 
     assert counts.clean, f"{counts}\n{words(a, b)}"
 
 
+def test_an_old_process_that_wakes_up_outgrown_leaves(cluster: Cluster) -> None:
+    """Frozen while newer ones took over, it comes back to shards it cannot read: it leaves them to who can."""
+    old, new = cluster.node("old").start(), cluster.node("new")
+    await_ready(old)
+    load = Load(cluster, 40, 20).create()
+
+    def serves() -> bool:
+        return sorted(owners([new])) == list(range(cluster.shards))
+
+    with Witness(cluster, load.steady) as witness:
+        witness.await_more(80, old.words)
+        old.freeze()
+        new.start(program="tests.crash.newer_release")
+        wait_until(serves, lambda: words(old, new))
+        witness.await_more(80, lambda: words(old, new))
+        old.thaw()
+        assert await_turn(old) == {"new-0": f"record format {FORMAT + 1}, newer than {FORMAT}"}
+        wait_until(serves, lambda: words(old, new))
+        witness.await_all(lambda: words(old, new))
+        assert old.stop() + new.stop() == [0, 0]
+        counts = witness.count()
+    assert counts.clean, f"{counts}\n{words(old, new)}"
+
+
 def test_a_record_of_a_newer_format_is_refused(cluster: Cluster) -> None:
     """The shard says what to do and waits, the other fires on; the shards' record speaks for all that a step writes."""
     node = cluster.node().start()

@@ -128,13 +128,15 @@ class Node:
         crash: tuple[str, int] | None = None,
         by: str = "SIGKILL",
         lies: Path | None = None,
+        program: str | None = None,
         env: dict[str, str] | None = None,
     ) -> Self:
         """Start all processes, or those given by index; with `crash`, such that they fail `by` a signal at a point.
 
         See `tests/crash/child.py` for the points. With `lies`, such that their clocks lie as that file says.
+        `program` is another module to run than `scheduler`.
         """
-        base = [sys.executable, "-m", "scheduler"]
+        base = [sys.executable, "-m", program or "scheduler"]
         if crash is not None:
             base = [sys.executable, "-m", "tests.crash.child", crash[0], str(crash[1]), by]
         if lies is not None:
