@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scheduler.core.policy import Rules
 
 _HEAD = Struct(">QB")
-_HEAD_SIZE = _HEAD.size
+HEAD_SIZE = _HEAD.size  # of the instant and the priority
 _LAST = b"\xff"  # sorts after every priority byte
 
 
@@ -44,11 +44,11 @@ def instant_of(key: bytes) -> int:
 
 def priority_of(key: bytes) -> int | None:
     """None for a key that stands for a whole instant."""
-    return None if len(key) < _HEAD_SIZE or key[8:9] == _LAST else key[8]
+    return None if len(key) < HEAD_SIZE or key[8:9] == _LAST else key[8]
 
 
 def schedule_of(key: bytes) -> str:
-    return key[_HEAD_SIZE:].decode()
+    return key[HEAD_SIZE:].decode()
 
 
 class Backlog(NamedTuple):

@@ -4,6 +4,7 @@
     process.py      one process: one consumer, one clock, its shards
     assignment.py   partitions come and go: shard tasks opened and closed, never blocking the poll loop
     task.py         one shard: a thread, a store, a transactional producer, the loop
+    pace.py         when the shards do what nobody waits for
     transaction.py  the only file that commits
     restore.py      changelogs to the store
     standby.py      warm copies of the shards that other nodes own

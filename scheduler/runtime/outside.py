@@ -38,6 +38,10 @@ class Outside:
         """Seconds that pass; only differences mean anything."""
         return time.monotonic()
 
+    def cpu(self) -> float:
+        """Seconds of a processor that this thread has used."""
+        return time.thread_time()
+
     def condition(self) -> threading.Condition:
         """A lock to wait on until somebody notifies."""
         return threading.Condition()

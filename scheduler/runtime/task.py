@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from scheduler.core.due import instant_of
 from scheduler.core.policy import Rules
 from scheduler.core.tenants import NO_TENANTS
 from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted
+from scheduler.runtime.pace import Pace
 from scheduler.runtime.ran import Scanner
 from scheduler.runtime.restore import Outlived, Restore
 from scheduler.runtime.telemetry import event
@@ -73,6 +74,10 @@ class Surroundings:
     cluster: str
     tables: Tables
     outside: Outside
+    pace: Pace = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pace", Pace(self.outside.monotonic, self.outside.cpu))
 
     def shard_settings(self) -> ShardSettings:
         s = self.settings
@@ -274,6 +279,7 @@ class ShardTask:
             )
             self._loop(shard, transaction, scanner, calendars)
         finally:
+            around.pace.leave(self.number)
             scanner.stop()
             store.close()
 
@@ -304,7 +310,7 @@ class ShardTask:
         return None
 
     def _loop(self, shard: Shard, transaction: Transaction, scanner: Scanner, calendars: Calendars) -> None:
-        settings, clock = self._around.settings, self._around.clock
+        settings, clock, pace = self._around.settings, self._around.clock, self._around.pace
         tenants = NO_TENANTS
         jumps = clock.jumps  # a look that is late after one is late because of it
         rest_ms = 0.0  # until the next step may begin
@@ -329,15 +335,18 @@ class ShardTask:
             is_due = due is not None and due <= now
             elapsed_ms = (self._monotonic() - stepped) * 1000
             if elapsed_ms < rest_ms and not (is_due and elapsed_ms >= settings.join_due_ms):
-                if not shard.housekeep(now):
+                if not shard.housekeep(now, chores=False):
                     self._wait(min(rest_ms - elapsed_ms, settings.join_due_ms) / 1000)
                 continue
             stepped = self._monotonic()
+            pace.press(self.number, is_pressed=shard.is_pressed(now))
+            chores = pace.turn(self.number, has_chores=shard.has_chores)
             with self._wake:
                 inputs = list(islice(self._inbox, shard.max_inputs))
             for question, ran in scanner.answers():
                 shard.answer(question, ran)
-            step = shard.plan(now, inputs, away="clock" if jumps != clock.jumps else "downtime")
+            away = "clock" if jumps != clock.jumps else "downtime"
+            step = shard.plan(now, inputs, away=away, chores=chores)
             shard.took((self._monotonic() - stepped) * 1000)
             jumps = clock.jumps
             if step is not None:
@@ -352,7 +361,8 @@ class ShardTask:
             if (self._caught_up and not self._inbox) or shard.position(COMMANDS_INPUT) >= self._commands_end:
                 shard.commands_read()
             scanner.ask(shard.questions())
-            more = shard.housekeep(now)
+            more = shard.housekeep(now, chores=chores)
+            pace.done(self.number)
             self._gauge(shard, now)
             if step is None and not more:
                 self._wait_for_work(shard)
@@ -362,6 +372,8 @@ class ShardTask:
         ahead = WAIT_S if due is None or now is None else (due - now) / 1000
         # What is due and still gave nothing to commit waits for a budget.
         seconds = BUDGET_S if ahead <= 0 else min(WAIT_S, ahead)
+        if shard.has_chores:
+            seconds = min(seconds, self._around.pace.rest)
         with self._wake:
             if not self._inbox and not self._closing:
                 self._wake.wait(seconds)

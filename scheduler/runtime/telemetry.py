@@ -6,22 +6,24 @@ import json
 import logging
 import sys
 import time
-from bisect import bisect_left
-from itertools import groupby
+from bisect import bisect_left, bisect_right
+from collections import Counter as Counted
+from operator import attrgetter
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler.core.due import instant_of
+from scheduler.core.due import HEAD_SIZE, instant_of
 from scheduler.core.model import PRIORITY_NAMES
 from scheduler.runtime.quiet import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scheduler.shard.horizon import Item
     from scheduler.shard.step import Step
 
 LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 900.0)
@@ -170,13 +172,13 @@ class Telemetry:
         """Count one committed step."""
         self.transactions.inc()
         self.transaction_seconds.inc(seconds)
-        for head, items in groupby(step.items, key=_head):
-            group = list(items)
+        for group in _by_head(step.items):
+            head = group[0].key
             labels = (PRIORITY_NAMES[head[8]], "schedule")
             self.dispatched.labels(*labels).inc(len(group))
             self.lateness.add(labels, (now - instant_of(head)) / 1000, len(group))
-            for scheduled_for, same in groupby(group, key=_scheduled):
-                self.lag.add(labels, (now - scheduled_for) / 1000, sum(1 for _ in same))
+            for scheduled_for, same in Counted(map(_SCHEDULED, group)).items():
+                self.lag.add(labels, (now - scheduled_for) / 1000, same)
         for origin, available_at in step.sent:
             labels = ("", str(origin))
             self.dispatched.labels(*labels).inc()
@@ -191,14 +193,20 @@ class Telemetry:
             self.forwarded.inc(len(step.forwards))
 
 
-def _head(item: Any) -> bytes:
-    head: bytes = item.key[:9]
-    return head
+def _by_head(items: list[Item]) -> Iterator[list[Item]]:
+    """Items in key order, those of one instant and priority together: a burst is told in one look."""
+    start = 0
+    while start < len(items):
+        end = bisect_right(items, items[start].key[:HEAD_SIZE], start, key=_head_of)
+        yield items[start:end]
+        start = end
 
 
-def _scheduled(item: Any) -> int:
-    scheduled_for: int = item.scheduled_for
-    return scheduled_for
+def _head_of(item: Item) -> bytes:
+    return item.key[:HEAD_SIZE]
+
+
+_SCHEDULED = attrgetter("scheduled_for")
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:

@@ -91,9 +91,9 @@ class Transaction:
 
     def _produce(self, step: Step, applied: dict[str, int]) -> None:
         produce = self._producer.produce
-        for item in step.items:
-            target = item.entry.target
-            produce(target.topic, item.value, target.key, target.partition)
+        for _, value, entry, _ in step.items:
+            topic, partition, key = entry.target
+            produce(topic, value, key, partition)
 
         def delivered(_error: object, message: Message) -> None:
             applied[message.topic() or ""] = message.offset() or 0

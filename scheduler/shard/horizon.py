@@ -3,15 +3,17 @@
 At the instant only produce and commit remain. The horizon is a cache of the store in pages: each page covers the due
 keys up to `end`, every nominal of a schedule inside it is an item, and a change of a schedule kills its items exactly.
 It is bounded in bytes; when it is full a page simply ends earlier. Nothing in it is state: it can be dropped and read
-again at any time, after what was fired has been advanced in the store (`stale`).
+again at any time, after what was fired has been advanced in the store (`take_stale`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from sortedcontainers import SortedKeyList
@@ -22,7 +24,7 @@ from scheduler.core.policy import late_limit, nominal_at
 from scheduler.shard import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from scheduler.core.model import Schedule
     from scheduler.shard.passed import Notes
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 ITEM_OVERHEAD = 400  # bytes of Python objects around an item's value (measured: tuple, key, entry, dict slots)
 CHUNK = 500  # candidates read at once
+SPENT_CHUNK = 5_000  # fired items looked through at once for entries to be advanced
 
 
 class Target(NamedTuple):
@@ -101,7 +104,8 @@ class Horizon:
         self._span_ms = span_ms
         self._page_ms = max(1000, span_ms // 6)
         self._max_bytes = max_bytes
-        self.stale: deque[Entry] = deque()
+        self._spent: deque[Entry] = deque()  # one for each item fired
+        self._stale: deque[Entry] = deque()
         self._order = count()  # breaks ties in the heap
         self.reset(instant_end(0))
 
@@ -109,7 +113,7 @@ class Horizon:
         """Forget everything read ahead; the next page begins after `end`."""
         self.end = end
         self.bytes = 0
-        self._main: deque[Item] = deque()
+        self._main: list[Item] = []
         self._side: SortedKeyList[Item, bytes] = SortedKeyList(key=_key_of)
         self._entries: dict[str, list[Entry]] = {}
         self._following: list[tuple[bytes, int, Entry]] = []
@@ -226,7 +230,7 @@ class Horizon:
                 continue
             self._follow(entry)
             if entry.pending == 0:
-                self.stale.append(entry)
+                self._stale.append(entry)
 
     # --- changes
 
@@ -256,29 +260,57 @@ class Horizon:
     def due(self, now: int, limit: int) -> list[Item]:
         """The first items that may start now, in key order; dead ones are among them. Nothing is removed."""
         bound = min(instant_end(now), self.end)
-        taken: list[Item] = []
-        for item in self._main:
-            if item.key > bound or len(taken) == limit:
-                break
-            taken.append(item)
+        main = self._main
+        taken = main[: bisect_right(main, bound, 0, min(limit, len(main)), key=_key_of)]
         if self._side and self._side[0].key <= bound:
             side = list(self._side.irange_key(None, bound))[:limit]
             taken = sorted(taken + side, key=_key_of)[:limit]
         return taken
 
-    def fired(self, items: Iterable[Item]) -> None:
-        """These items are committed: remove them, and note the entries that can be advanced."""
-        main, side = self._main, self._side
-        for item in items:
-            if main and main[0] is item:
-                main.popleft()
-            else:
-                side.remove(item)
-            self.bytes -= len(item.value) + ITEM_OVERHEAD
-            entry = item.entry
+    def holds_more(self, now: int, count: int) -> bool:
+        """Whether more than `count` of the items read at their time may start now."""
+        return len(self._main) > count and self._main[count].key <= instant_end(now)
+
+    def fired(self, items: Sequence[Item]) -> None:
+        """These first items are committed: remove them. What follows from it, `take_stale` finds out."""
+        if not items:
+            return
+        main, count = self._main, len(items)
+        if len(main) >= count and main[count - 1] is items[-1]:
+            del main[:count]  # so all of them are its first ones
+        else:
+            side = set(map(id, items)).difference(map(id, main[:count]))
+            del main[: count - len(side)]
+            for item in items:
+                if id(item) in side:
+                    self._side.remove(item)
+        self.bytes -= sum(map(len, map(_VALUE, items))) + count * ITEM_OVERHEAD
+        self._spent.extend(map(_ENTRY, items))
+
+    @property
+    def has_stale(self) -> bool:
+        """Whether there may be entries to be advanced."""
+        return bool(self._spent or self._stale)
+
+    def take_stale(self, limit: int) -> list[Entry]:
+        """Entries with nothing left to fire, to be given their next place in the store; at most `limit`."""
+        taken: list[Entry] = []
+        spent, stale = self._spent, self._stale
+        while stale and len(taken) < limit:
+            taken.append(stale.popleft())
+        for _ in range(min(len(spent), SPENT_CHUNK)):
+            if len(taken) == limit:
+                break
+            entry = spent.popleft()
             entry.pending -= 1
-            if entry.pending == 0 and entry.alive:
-                self.stale.append(entry)
+            if entry.pending == 0:
+                taken.append(entry)
+        return [entry for entry in taken if entry.alive]
+
+    def forget_stale(self) -> None:
+        """The store has given every fired entry its next place by other means."""
+        self._spent.clear()
+        self._stale.clear()
 
     def advanced(self, entry: Entry) -> None:
         """The store now has this entry at its following place: from here on a change finds it there."""
@@ -295,8 +327,9 @@ class Horizon:
         return instant_of(min(first)) if first else None
 
 
-def _key_of(item: Item) -> bytes:
-    return item.key
+_key_of = itemgetter(0)  # attributes of items, read 20,000 at a time
+_VALUE = itemgetter(1)
+_ENTRY = itemgetter(2)
 
 
 def _due_at(schedule: Schedule, key: bytes) -> Due | None:

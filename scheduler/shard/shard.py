@@ -53,6 +53,8 @@ AWAY_MS = 15_000  # a look older than the least grace is an outage, also without
 MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
 LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
+LATE_MS = 50  # as does an item that is late by so much: some steps
+PRESSED_AHEAD_MS = 5_000  # read ahead by so much, a shard under pressure reads on later
 CHUNK = 500  # of schedules advanced at once; some 10 ms
 CATCH_UP_CHUNK = 2_000
 AHEAD_MS = 60_000  # a stored cursor further ahead of now than this stops the shard
@@ -223,11 +225,14 @@ class Shard:
 
     # --- planning
 
-    def plan(self, now: int, inputs: Sequence[Input] = (), *, away: str = "downtime") -> Step | None:
+    def plan(
+        self, now: int, inputs: Sequence[Input] = (), *, away: str = "downtime", chores: bool = True
+    ) -> Step | None:
         """What to commit now: due work, then commands, then what can wait. None when there is nothing.
 
         `away` is the reason for which nobody looked, should the last look be long ago: `downtime` or `clock`. A change
-        whose instant has passed since the last look gets a step of its own as of that instant.
+        whose instant has passed since the last look gets a step of its own as of that instant. Without `chores`, what
+        nobody waits for is left for another time.
         """
         if not FIRST_BELIEVED <= now <= LAST_BELIEVED or self.waits_ms(now):
             return None  # a clock not to be believed, or one to be caught up with: nothing moves
@@ -245,6 +250,7 @@ class Shard:
             self._apply(step, inputs)
         if len(step.items) < BUSY:
             self._catch_up(step)
+        if chores and len(step.items) < BUSY:
             self._tidy.proceed(step, is_owing=self._is_owing)
         self._last_look = now
         if step.is_empty:
@@ -365,7 +371,7 @@ class Shard:
         elif step.touched:
             self._backfills.wake()  # a held one may go on
         if self.horizon.overfull:
-            while self.horizon.stale:
+            while self.horizon.has_stale:
                 self._advance()
             self.advance_passed()
             self.horizon.reset(self.record.cursor)
@@ -381,12 +387,26 @@ class Shard:
         elif due.key > self.record.cursor:
             self.horizon.arm(schedule, due)
 
-    def housekeep(self, now: int) -> bool:
-        """A slice of work that commits nothing: advance fired entries, read ahead. True if there may be more."""
-        if self.horizon.stale:
+    def housekeep(self, now: int, *, chores: bool = True) -> bool:
+        """A slice of work that commits nothing: advance fired entries, read ahead. True if there may be more.
+
+        Without `chores`, fired entries are left for another time; while much is due, reading ahead is, too.
+        """
+        if chores and self.horizon.has_stale:
             self._advance()
             return True
+        if self.is_pressed(now) and instant_of(self.horizon.end) > now + PRESSED_AHEAD_MS:
+            return False
         return self.horizon.extend(now)
+
+    @property
+    def has_chores(self) -> bool:
+        """Whether there is work that nobody waits for."""
+        return self.horizon.has_stale or self._tidy.is_busy
+
+    def is_pressed(self, now: int) -> bool:
+        """Whether more is due than a step should share with other work, or it is late."""
+        return self.horizon.holds_more(now, BUSY) or self.horizon.holds_more(now - LATE_MS, 0)
 
     def next_instant(self, now: int | None = None) -> int | None:
         """When there will be something to do if nobody sends anything, as far as the horizon reaches; None: not in it.
@@ -414,11 +434,7 @@ class Shard:
     def _advance(self) -> None:
         """Fire now, advance later: give fired entries their next place."""
         batch = Batch()
-        stale = self.horizon.stale
-        for _ in range(min(CHUNK, len(stale))):
-            entry = stale.popleft()
-            if not entry.alive:
-                continue
+        for entry in self.horizon.take_stale(CHUNK):
             if entry.following is None:
                 self._tidy.ends(entry.schedule_id)
             else:
@@ -445,7 +461,7 @@ class Shard:
                     self._tidy.ends(name)
                 move(batch, name, key, standing(schedule, due))
             self._store.write(batch)
-        self.horizon.stale.clear()
+        self.horizon.forget_stale()
 
     def _place_anew(self) -> None:
         """Other zone tables than those that computed the places: compute those of their zones again, at once.

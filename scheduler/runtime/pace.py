@@ -1,0 +1,76 @@
+"""Who may do what nobody waits for: advance fired entries, complete finished schedules, forget old ones.
+
+None of it is urgent, all of it costs a processor that producing, the brokers and the readers want at the instant. So it
+rests while any shard of the process has much to fire; it is done by one shard at a time, which the interpreter allows
+to only one anyhow; and it keeps to a share of a processor. The longer it has waited the larger its share, up to the
+whole, and in the end it goes before what is due: a load that never ends is kept up with, a burst is not disturbed.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHARE = 0.25  # of a processor, at first
+WHOLE_AFTER_S = 30.0  # without ever having been done with it: then without rest
+PATIENCE_S = 10.0  # so long it gives way to what is due
+
+
+class Pace:
+    """Shared by the shards of a process, safe to use by their threads. Both clocks are in seconds; `cpu` is
+    the calling thread's."""
+
+    def __init__(self, clock: Callable[[], float], cpu: Callable[[], float]) -> None:
+        self._clock = clock
+        self._cpu = cpu
+        self._lock = Lock()
+        self._pressed: set[int] = set()
+        self._since: dict[int, float] = {}  # when a shard's chores began to wait
+        self._holder: int | None = None
+        self._began = 0.0
+        self._rest_until = 0.0
+
+    def press(self, shard: int, *, is_pressed: bool) -> None:
+        """Whether this shard has more to fire than it can at once."""
+        if is_pressed != (shard in self._pressed):
+            with self._lock:
+                (self._pressed.add if is_pressed else self._pressed.discard)(shard)
+
+    def turn(self, shard: int, *, has_chores: bool) -> bool:
+        """Whether the shard may do a slice of its chores now; `done` follows the slice."""
+        now = self._clock()
+        with self._lock:
+            if not has_chores:
+                self._since.pop(shard, None)
+                return not self._pressed
+            waited = now - self._since.setdefault(shard, now)
+            if self._holder is not None or now < self._rest_until or (self._pressed and waited < PATIENCE_S):
+                return False
+            self._holder = shard
+            self._began = self._cpu()
+            return True
+
+    def done(self, shard: int) -> None:
+        """The slice is over, if the shard had one: rest in proportion to what it cost."""
+        with self._lock:
+            if self._holder == shard:
+                now = self._clock()
+                share = min(1.0, SHARE + (1 - SHARE) * (now - self._since[shard]) / WHOLE_AFTER_S)
+                self._rest_until = now + (self._cpu() - self._began) * (1 / share - 1)
+                self._holder = None
+
+    def leave(self, shard: int) -> None:
+        """The shard is here no more."""
+        with self._lock:
+            self._pressed.discard(shard)
+            self._since.pop(shard, None)
+            if self._holder == shard:
+                self._holder = None
+
+    @property
+    def rest(self) -> float:
+        """Seconds until it is worth asking again."""
+        return max(0.005, self._rest_until - self._clock())

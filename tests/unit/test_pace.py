@@ -1,0 +1,87 @@
+"""What nobody waits for keeps out of the way, and is done all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.runtime.pace import PATIENCE_S, SHARE, WHOLE_AFTER_S, Pace
+
+
+class Machine:
+    """Wall and processor time moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.cpu = 0.0
+        self.pace = Pace(lambda: self.now, lambda: self.cpu)
+
+    def slice(self, shard: int, seconds: float) -> bool:
+        """A slice of chores that takes a processor for so long, if the shard gets its turn."""
+        if not self.pace.turn(shard, has_chores=True):
+            return False
+        self.now += seconds
+        self.cpu += seconds
+        self.pace.done(shard)
+        return True
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def test_chores_wait_while_any_shard_of_the_process_has_much_to_fire(machine: Machine) -> None:
+    """A shard that is done with its part of a burst takes no time from its siblings that are not."""
+    machine.pace.press(1, is_pressed=True)
+    assert not machine.slice(2, 0.01)
+    assert not machine.pace.turn(3, has_chores=False)
+    machine.pace.press(1, is_pressed=False)
+    assert machine.slice(2, 0.01)
+
+
+def test_a_shard_that_is_gone_presses_nobody(machine: Machine) -> None:
+    """A shard that failed in a burst does not keep its siblings from their chores, nor does its slice."""
+    machine.pace.press(1, is_pressed=True)
+    machine.pace.leave(1)
+    assert machine.pace.turn(2, has_chores=True)
+    machine.pace.leave(2)
+    assert machine.slice(3, 0.01)
+
+
+def test_chores_are_done_by_one_shard_at_a_time(machine: Machine) -> None:
+    """Two threads would only wait for each other."""
+    assert machine.pace.turn(1, has_chores=True)
+    assert not machine.pace.turn(2, has_chores=True)
+    machine.pace.done(2)
+    assert not machine.pace.turn(2, has_chores=True)
+    machine.pace.done(1)
+    assert machine.pace.turn(2, has_chores=True)
+
+
+def test_chores_keep_to_their_share(machine: Machine) -> None:
+    """After a slice all shards rest, so that on the whole a share of a processor is used."""
+    assert machine.slice(1, 0.01)
+    assert not machine.slice(2, 0.01)
+    machine.now += machine.pace.rest + 1e-9
+    assert machine.slice(2, 0.01)
+    assert machine.pace.rest == pytest.approx(0.01 * (1 / SHARE - 1), rel=0.01)
+
+
+def test_the_share_grows_until_the_chores_are_done(machine: Machine) -> None:
+    """Work that comes faster than the first share does is kept up with, without rest in the end."""
+    machine.pace.turn(1, has_chores=True)
+    machine.pace.done(1)
+    machine.now += WHOLE_AFTER_S
+    assert machine.slice(1, 1.0)
+    assert machine.slice(1, 1.0)
+    machine.pace.turn(1, has_chores=False)  # done with everything: it begins anew
+    assert machine.slice(1, 1.0)
+    assert not machine.slice(1, 1.0)
+
+
+def test_chores_that_have_waited_long_go_before_what_is_due(machine: Machine) -> None:
+    """A load that never ends does not let them pile up."""
+    machine.pace.press(1, is_pressed=True)
+    assert not machine.slice(2, 0.01)
+    machine.now += PATIENCE_S
+    assert machine.slice(2, 0.01)
