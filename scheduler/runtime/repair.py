@@ -34,6 +34,8 @@ from topics.codec import encode
 from topics.messages import ClockProbe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from confluent_kafka import Message, Producer
 
     from scheduler.config import Settings
@@ -92,7 +94,7 @@ class Repairs:
         """Again until it is done; what earlier attempts committed is counted once."""
         schedules = missed = 0
         for attempt in range(1, ATTEMPTS + 1):
-            transaction = self._transaction(transactional_producer(self._settings, shard))
+            transaction = self._transaction(lambda: transactional_producer(self._settings, shard))
             try:
                 transaction.init()
                 self._restore(shard).run(store, self._calendars)
@@ -111,9 +113,9 @@ class Repairs:
             "done: stop the nodes and repeat the command"
         )
 
-    def _transaction(self, producer: Producer) -> Transaction:
+    def _transaction(self, produce_by: Callable[[], Producer]) -> Transaction:
         changelogs = {self._settings.namespace + base: base for base in ORDER}
-        return Transaction(producer, self._plain, self._catalogue.commands, changelogs, lambda: False)
+        return Transaction(produce_by, self._plain, self._catalogue.commands, changelogs, lambda: False)
 
     @cached_property
     def _calendars(self) -> Calendars:

@@ -233,7 +233,7 @@ class ShardTask:
         began = self._monotonic()
         changelogs = {around.settings.namespace + base: base for base in ORDER}
         transaction = Transaction(
-            outside.transactional_producer(self.number),
+            lambda: outside.transactional_producer(self.number),
             outside.plain,
             around.catalogue.commands,
             changelogs,

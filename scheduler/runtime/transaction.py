@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from scheduler.errors import Retriable
 from scheduler.runtime.clock import Deadline
@@ -28,15 +28,19 @@ if TYPE_CHECKING:
 INIT_S = 10.0
 COMMIT_S = 10.0
 FORWARD_S = 10.0
+FIRST_INIT_S = 0.1  # twice as long after each refusal
 SLICE_S = 0.5  # a call is resumed so often, and given up at once when the shard is to close
 
 
 class Transaction:
-    """Commits steps of one shard through its transactional producer. `changelogs`: full topic name to base name."""
+    """Commits steps of one shard through its transactional producer, which `produce_by` makes.
+
+    `changelogs`: full topic name to base name.
+    """
 
     def __init__(
         self,
-        producer: Producer,
+        produce_by: Callable[[], Producer],
         plain: Producer,
         commands_topic: str,
         changelogs: Mapping[str, str],
@@ -45,13 +49,32 @@ class Transaction:
     ) -> None:
         self._stopped = stopped
         self._monotonic = monotonic
-        self._producer = producer
+        self._produce_by = produce_by
+        self._producer = produce_by()
         self._plain = plain
         self._commands_topic = commands_topic
         self._changelogs = changelogs
 
     def init(self) -> None:
-        """Fence whoever had the transactional id, and abort what it left open. Raises Fenced or Retriable."""
+        """Fence whoever had the transactional id, and abort what it left open. Raises Fenced or Retriable.
+
+        While the coordinator aborts, which takes some ms, it refuses; a client that was refused asks again only after
+        half a second, a new one asks at once.
+        """
+        seconds = FIRST_INIT_S
+        end = Deadline(INIT_S, self._monotonic)
+        while seconds < SLICE_S and end.left() and not self._stopped():
+            try:
+                self._producer.init_transactions(seconds)
+            except KafkaException as fault:
+                error = fault.args[0]
+                if not error.retriable():
+                    raise reaction_to(fault, "init_transactions") from fault
+                if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                    self._producer = self._produce_by()
+                    seconds *= 2
+            else:
+                return
         self._patiently(self._producer.init_transactions, INIT_S, "init_transactions")
 
     def commit(self, step: Step) -> float:
