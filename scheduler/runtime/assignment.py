@@ -11,6 +11,9 @@ lag tools where the shards are; no shard ever reads them.
 
     failed, commit taken     still ours: own it anew
     failed, commit refused   the group has gone on without us: the next poll tells which partitions are lost
+
+A planned stop with other nodes in the group leaves it first. Its shards fire on until their new owners fence them, for
+that is when those are ready to: until then nothing would.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ INBOX_LOW = 5_000
 OFFSETS_S = 5.0  # between commits for lag tools
 ANSWER_S = 10.0  # a commit unanswered for so long is forgotten
 PROOF_S = 0.2  # between commits asked for as proof
+LEAVE_S = 1.0  # for a new owner to get ready in, once it has heard that we left: one and a half heartbeats
+LEAVE_MAX_S = 5.0
 
 
 class Assignment:
@@ -51,6 +56,7 @@ class Assignment:
         self.tasks: dict[int, ShardTask] = {}
         self._closing: dict[int, ShardTask] = {}
         self._paused: set[int] = set()
+        self._leaving = False
         self._asking: list[ShardTask] | None = None  # whom the answer to the commit under way concerns
         self._asked_at = 0.0
 
@@ -78,14 +84,27 @@ class Assignment:
         return any(task.is_outgrown for task in self.tasks.values())
 
     def close(self, seconds: float) -> bool:
-        """Stop all shards, then leave the group, so that others take over at once. True if all stopped in time."""
+        """Leave the group and stop all shards, such that others take over at once. True if all stopped in time."""
         deadline = Deadline(seconds, self._monotonic)
+        if self.tasks and self._around.outside.has_company():
+            self._hand_over()
         tasks = [*self.tasks.values(), *self._closing.values()]
         for task in tasks:
             task.close()
         stopped = [task.join(deadline.left()) for task in tasks]
-        self._consumer.close()
+        if not self._leaving:
+            self._consumer.close()
         return all(stopped)
+
+    def _hand_over(self) -> None:
+        self._leaving = True
+        self._consumer.close()
+        heartbeat_s = self._around.settings.heartbeat_interval_ms / 1000
+        deadline = Deadline(min(LEAVE_MAX_S, LEAVE_S + 1.5 * heartbeat_s), self._monotonic)
+        for task in self.tasks.values():
+            task.leave(deadline.left())
+        for task in self.tasks.values():
+            task.join(deadline.left())
 
     # --- callbacks: start and stop, never wait
 
@@ -114,6 +133,8 @@ class Assignment:
         event("shards_lost", logging.WARNING, shards=[p.partition for p in partitions])
 
     def _drop(self, numbers: list[int]) -> None:
+        if self._leaving:
+            return
         for number in numbers:
             task = self.tasks.pop(number, None)
             if task is not None:

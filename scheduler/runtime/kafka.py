@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from scheduler.errors import Fenced, Retriable
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from scheduler.config import Settings
+
+COMPANY_S = 2.0
 
 client_log = logging.getLogger("kafka")
 
@@ -126,6 +129,18 @@ def changelog_follower(settings: Settings) -> Consumer:
         },
         logger=client_log,
     )
+
+
+def has_company(settings: Settings) -> bool:
+    """Whether another node has members in the group; False if the brokers do not say soon."""
+    config: dict[str, Any] = settings.client_config()
+    admin = AdminClient(config, logger=client_log)
+    asked = admin.describe_consumer_groups([group_id(settings.namespace)], request_timeout=COMPANY_S)
+    try:
+        members = asked[group_id(settings.namespace)].result(COMPANY_S).members
+    except (KafkaException, TimeoutError):
+        return False
+    return any(member.client_id != settings.node_id for member in members)
 
 
 def header(message: Message, name: str) -> bytes | None:

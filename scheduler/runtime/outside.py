@@ -77,6 +77,10 @@ class Outside:
         """A new reader of several shards' changelogs as they grow."""
         return kafka.changelog_follower(self._settings)
 
+    def has_company(self) -> bool:
+        """Whether processes of other nodes are members of the group now; False if the brokers do not say soon."""
+        return kafka.has_company(self._settings)
+
     # --- the disk
 
     def mark(self, folder: Path) -> AbstractContextManager[object]:

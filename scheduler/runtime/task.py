@@ -113,6 +113,7 @@ class ShardTask:
         self._caught_up = False
         self._commands_end = 0
         self._closing = False
+        self._leaves_at: float | None = None
         self._wipe = False  # the store was of no use
         self._count_again = 0.0
         self._proof = around.outside.event()
@@ -156,6 +157,14 @@ class ShardTask:
             self._proof.set()
             self._wake.notify()
 
+    def leave(self, seconds: float) -> None:
+        """Go on firing until another owner has taken over, so long at most; not at all if nothing falls due by then."""
+        with self._wake:
+            self._leaves_at = self._monotonic() + seconds
+            self._wake.notify()
+        if self.phase is not Phase.READY:
+            self.close()
+
     def join(self, seconds: float) -> bool:
         """Wait for the thread to end; False if it has not."""
         self._thread.join(seconds)
@@ -180,7 +189,7 @@ class ShardTask:
 
     def _own_until_closed(self) -> None:
         pause = RETRY_S
-        while not self._closing:
+        while not self._ends:
             began = self._monotonic()
             try:
                 self._own()
@@ -192,13 +201,24 @@ class ShardTask:
                 self._failed("state", fault)
             except Exception as fault:  # noqa: BLE001 - a shard is never left without an owner: report, and own it anew
                 self._failed("unexpected", fault)
-            if not self._closing:
+            if not self._ends:
                 pause = RETRY_S if self._monotonic() - began > SERVED_S else pause
                 self._await_proof(pause)
                 pause = min(RETRY_MAX_S, pause * RETRY_GROWTH)
 
+    @property
+    def _ends(self) -> bool:
+        return self._closing or self._leaves_at is not None
+
+    def _has_left(self, due: int | None, now: int) -> bool:
+        """Whether a shard that leaves has nothing to stay for: its time is over, or nothing falls due in it."""
+        if self._leaves_at is None:
+            return False
+        left_ms = (self._leaves_at - self._monotonic()) * 1000
+        return left_ms <= 0 or due is None or due > now + left_ms
+
     def _failed(self, why: str, fault: Exception) -> None:
-        if self._closing:
+        if self._ends:
             return  # cut off on the way out: the new owner goes on from what is committed
         self.phase = Phase.FAILED
         self.trouble = str(fault)
@@ -332,6 +352,8 @@ class ShardTask:
                 self._wait(min(WAIT_S, waits_ms / 1000))
                 continue
             due = shard.next_instant()
+            if self._has_left(due, now):
+                return
             is_due = due is not None and due <= now
             elapsed_ms = (self._monotonic() - stepped) * 1000
             if elapsed_ms < rest_ms and not (is_due and elapsed_ms >= settings.join_due_ms):
