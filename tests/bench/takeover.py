@@ -20,12 +20,13 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.local import Broker
 from tests.bench.stand import quantile
-from tests.support.commands import create
+from tests.support.commands import ask
 from tests.support.node import Cluster, Node, await_ready, owners, wait_until
 from tests.support.verifier import beats, ms_of, now_ms
 
@@ -173,7 +174,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         bench.start()
         longest_s = 60 + 120 * (args.kills + args.stops)
         schedules = beats(args.count, now_ms() + LEAD_MS, longest_s)
-        expected = create(cluster, schedules)
+        replies = ask(cluster, *(beat.create() for beat in schedules))
+        assert all(ms_of(r.effective_at or "") < b.first for r, b in zip(replies, schedules, strict=True)), replies[0]
         context = mp.get_context("spawn")
         out, stop = context.Queue(), context.Event()
         topics = dict.fromkeys(cluster.catalogue.dispatch_topics(), args.shards)
@@ -184,10 +186,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         stops = [bench.turn(kill=False) for _ in range(args.stops)]
         time.sleep(3.0)
         until = now_ms() - 2_000  # what fell due before is out
+        over = now_ms() + 60_000  # nothing fires any more by then
         bench.stop()
         stop.set()
         rows: Row = out.get(timeout=120)
     counts = Counter(rows.ids)
+    expected = {name: at for beat in schedules for name, at in replace(beat, end=over).expected().items()}
     lost = [name for name, at in expected.items() if at <= until and name not in counts]
     doubled = sum(count - 1 for count in counts.values())
     early = sum(appended < due for appended, due in zip(rows.appended, rows.due, strict=True))
