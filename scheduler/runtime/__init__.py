@@ -27,4 +27,5 @@ What happens when something fails (the crash tests show each):
     after the store write                 the step, store    advances      advances fired entries while opening
     with an ambiguous commit              perhaps the step   the store     new producer, re-read, whatever it was
     while following another's shard       part of the copy   the rest      reads on where the copy's own position is
+    while handing over (planned stop)     the step or not    the store     fences it, as after a kill: it had copies
 """

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.cli import main
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.restore import Restore
+from scheduler.runtime.standby import Follower
 from scheduler.runtime.transaction import Transaction
 from scheduler.shard.rebuild import Rebuild
 from scheduler.shard.shard import Shard
@@ -101,6 +102,13 @@ def after_restore(fuse: Fuse) -> None:
     wrap(Restore, "run", None, lambda *_: fuse.touch())
 
 
+def in_standby(fuse: Fuse) -> None:
+    """Following another node's shard, records are at hand and not written to the copy."""
+    following: list[bool] = []
+    wrap(Follower, "apply", lambda *_: following.append(True), lambda *_: following.clear())
+    wrap(RocksStore, "write", lambda *_: fuse.touch() if following else None)
+
+
 def in_init(fuse: Fuse) -> None:
     """The old owner is fenced; nothing is restored."""
     wrap(Transaction, "init", None, lambda _self: fuse.touch())
@@ -130,7 +138,7 @@ POINTS: dict[str, Callable[[Fuse], None]] = {
     point.__name__: point
     for point in (
         before_produce, before_commit, after_commit, after_store, in_advance, in_restore, after_restore, in_init,
-        in_assigned, in_revoked, while_forwarding, slow_store,
+        in_standby, in_assigned, in_revoked, while_forwarding, slow_store,
     )
 }  # fmt: skip
 
