@@ -161,7 +161,8 @@ class Restore:
             before = count
             count += len(changes)
             if before // PROGRESS_EVERY != count // PROGRESS_EVERY:
-                event("restore_progress", shard=self._shard, topic=topic, offset=changes[-1].offset, end=high)
+                done = changes[-1].offset + 1 - start
+                event("restore_progress", shard=self._shard, topic=topic, done=done, total=high - start)
         return count
 
     def _apply(self, rebuild: Rebuild, topic: str, changes: list[Change]) -> None:
