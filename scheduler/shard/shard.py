@@ -57,6 +57,9 @@ LATE_MS = 50  # as does an item that is late by so much: some steps
 PRESSED_AHEAD_MS = 5_000  # read ahead by so much, a shard under pressure reads on later
 CHUNK = 500  # of schedules advanced at once; some 10 ms
 CATCH_UP_CHUNK = 2_000
+COMMANDS_MS = 200  # of planning commands in one step, when something falls due so soon:
+SOON_MS = 2_000
+FEW_COMMANDS = 100  # a step takes in any case: below, it is the transaction that costs
 AHEAD_MS = 60_000  # a stored cursor further ahead of now than this stops the shard
 
 
@@ -107,6 +110,8 @@ class Shard:
         )
         self.record = ShardRecord(shard=number)
         self._last_look = 0
+        self._consumed = 0  # commands in the last step planned
+        self._portion = settings.max_commands
         self._commands_read = False
         self._opened_at = 0
         self._deletes = 0
@@ -170,8 +175,11 @@ class Shard:
         return behind._replace(oldest=min((i for i in late if i is not None and i <= now), default=None))
 
     def took(self, ms: float) -> None:
-        """How long the last `plan` took: on a busy machine less of an outage is decided at once."""
+        """How long the last `plan` took: on a busy machine less of an outage, and fewer commands, are done at once."""
         self._outage.took(ms)
+        if self._consumed >= FEW_COMMANDS:
+            fitting = int(self._consumed * COMMANDS_MS / max(1.0, ms))
+            self._portion = max(FEW_COMMANDS, min(self._settings.max_commands, fitting))
 
     def set_catch_up(self, per_s: float, by_tenant: Mapping[str, float]) -> None:
         """From now on these budgets of this shard, in occurrences a second: the default, and those that differ."""
@@ -179,8 +187,10 @@ class Shard:
 
     @property
     def max_inputs(self) -> int:
-        """How many input records one step may be given."""
-        return self._settings.max_commands
+        """How many input records one step may be given: what falls due soon must not wait long for a step of them."""
+        due = self.horizon.next_instant()
+        is_soon = due is not None and due <= self._last_look + SOON_MS
+        return self._portion if is_soon else self._settings.max_commands
 
     def position(self, topic: str) -> int:
         """The next offset to read of an input topic (its name without the namespace)."""
@@ -234,6 +244,7 @@ class Shard:
         whose instant has passed since the last look gets a step of its own as of that instant. Without `chores`, what
         nobody waits for is left for another time.
         """
+        self._consumed = 0
         if not FIRST_BELIEVED <= now <= LAST_BELIEVED or self.waits_ms(now):
             return None  # a clock not to be believed, or one to be caught up with: nothing moves
         if now - self._last_look > AWAY_MS:
@@ -328,6 +339,7 @@ class Shard:
         room = self._settings.max_records - len(step.items)
         step.consumed = min(len(inputs), max(1, min(self._settings.max_commands, room // 4)))
         self._commands.apply(step, inputs[: step.consumed])
+        self._consumed = step.consumed
         position = inputs[step.consumed - 1].offset + 1
         step.record = step.record.moved(positions={**step.record.positions, COMMANDS_INPUT: position})
         step.passed = True
