@@ -49,7 +49,13 @@ SHORT = (
 )
 LONG = (
     Bench("burst", "--count 500000", 900),
-    Bench("burst", "--count 500000 --kind every", 900),
+    Bench("burst", "--count 500000 --kind cron", 900),
+    Bench("burst", "--count 500000 --preload --kill", 900),
+    Bench("burst", "--count 100000 --changes 1000", 600),
+    Bench("burst", "--count 20000 --pad 16000 --preload", 600),
+    Bench("steady", "--rate 20000 --seconds 300", 900),
+    Bench("steady", "--rate 2315 --seconds 120", 600),
+    Bench("steady", "--per-minute 10000", 600),
     Bench("peers.nats", "--count 100000", 600),
     Bench("restart", "--count 100000", 600),
     Bench("restart", "--count 5000000", 1800),
