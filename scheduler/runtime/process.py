@@ -79,9 +79,9 @@ class Process:
         tables.start()
         turn = Turn(outside, catalogue.clock, name, self._awaiting)
         try:
+            standbys.start()  # whoever waits for others has warm copies when its turn comes
             turn.wait(probe)
             assignment.join()
-            standbys.start()
             while not self._stop.is_set():
                 assignment.poll()
                 if assignment.is_outgrown and turn.is_over():
