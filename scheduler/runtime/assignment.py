@@ -109,8 +109,9 @@ class Assignment:
     # --- callbacks: start and stop, never wait
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Read nothing until the shard says from where: its own record holds the position, not the group.
-        consumer.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions])
+        # Read nothing until the shard says from where: its own record holds the position, not the group. Not at a
+        # logical offset, which the client would look up, and go to, perhaps after the seek.
+        consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
         consumer.pause(partitions)
         for partition in partitions:
             number = partition.partition

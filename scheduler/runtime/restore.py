@@ -11,7 +11,7 @@ import logging
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from scheduler.core.calendars import NO_CALENDARS
 from scheduler.errors import Retriable, StateCorrupted
@@ -62,7 +62,11 @@ class Restore:
 
     def connect(self) -> None:
         """Begin to find the brokers, in the background; what there is to read is asked later."""
-        self._consumer.assign([self._partition(topic, OFFSET_END) for topic in ORDER])
+        partitions = [self._partition(topic, 0) for topic in ORDER]
+        # Never at a logical offset: the client looks it up later, perhaps again, and goes there although it has been
+        # assigned elsewhere meanwhile: to the end, say, past everything that is to be restored.
+        self._consumer.assign(partitions)
+        self._consumer.pause(partitions)
 
     def close(self) -> None:
         """Let go of the brokers; `run` and `look` do so themselves."""
@@ -174,7 +178,9 @@ class Restore:
         unread = {topic: high for topic, (start, high) in spans.items() if start < high}
         if not unread:
             return
-        self._consumer.assign([self._partition(topic, spans[topic][0]) for topic in unread])
+        partitions = [self._partition(topic, spans[topic][0]) for topic in unread]
+        self._consumer.assign(partitions)
+        self._consumer.resume(partitions)  # from the pause of `connect`
         silent = 0.0
         while unread:
             if self._stopped():

@@ -110,6 +110,7 @@ class ShardTask:
         self._predecessor = predecessor
         self._inbox: deque[Input] = deque()
         self._feeding = False
+        self._next = 0  # the lowest offset not fed yet
         self._caught_up = False
         self._commands_end = 0
         self._closing = False
@@ -126,10 +127,11 @@ class ShardTask:
         self._thread.start()
 
     def offer(self, inputs: list[Input]) -> None:
-        """Hand over records read after the last seek."""
+        """Hand over records read after the last seek. Older ones, by whatever way they came, are not applied again."""
         with self._wake:
             if self._feeding:
-                self._inbox.extend(inputs)
+                self._inbox.extend(one for one in inputs if one.offset >= self._next)
+                self._next = max(self._next, inputs[-1].offset + 1)
                 self._wake.notify()
 
     def sought(self, offset: int) -> None:
@@ -137,6 +139,7 @@ class ShardTask:
         with self._wake:
             if self.seek_to == offset:
                 self.seek_to = None
+                self._next = offset
                 self._feeding = True
 
     def reached_end(self) -> None:
