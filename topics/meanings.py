@@ -206,6 +206,14 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "at": "when the step was decided",
         "calendars": "name -> the version of the calendar by which the shard's schedules are planned",
         "zones_step": "the step that last wrote the record `<shard>/zones` beside this one; 0: there is none",
+        "moved_to": "`scheduler repartition` ended the shard: what was its own is in that namespace",
+        "moved_from": "the namespace from which `scheduler repartition` filled the shard",
+    },
+    "Move": {
+        "namespace": "the other namespace",
+        "shards": "its number of shards",
+        "at": "the old shard decided nothing after it; in a new shard: no old one did",
+        "filling": "the new shard is not whole yet, and is not served before it is",
     },
     "ZoneMark": {
         "zone": "its IANA name",

@@ -229,6 +229,15 @@ class Backlog(Message):
     seen_until: Instant = "1970-01-01T00:00:00Z"
 
 
+class Move(Message):
+    """In a shard record: the move of its cluster to another namespace, or from one."""
+
+    namespace: str
+    shards: int
+    at: Instant
+    filling: bool = False
+
+
 class Shard(Message):
     """`scheduler.shards`: the shard record, rewritten by every step that changes anything."""
 
@@ -246,6 +255,8 @@ class Shard(Message):
     at: Instant | None = None
     calendars: dict[str, int] = {}  # name -> the version its schedules are planned by
     zones_step: int = 0  # the step that last wrote the record `<shard>/zones`
+    moved_to: Move | None = None  # the shard is over: what was its own is in that namespace
+    moved_from: Move | None = None
 
 
 class ZoneMark(Message):

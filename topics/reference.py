@@ -51,6 +51,7 @@ PARTS: Final[tuple[type[messages.Message], ...]] = (
     messages.Stretch,
     messages.Cursor,
     messages.Backlog,
+    messages.Move,
     messages.ZoneMark,
     messages.DateRange,
     messages.HolidaysOf,

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "why": ("why", "Say why a schedule did or did not run at an instant."),
     "tail": ("tail", "Follow the dispatch topics."),
     "repair-cursor": ("repair_cursor", "Set back shards that a wrong clock drove into the future."),
+    "repartition": ("repartition", "Move a cluster to another number of shards."),
     "check-config": ("check_config", "Check the settings and show them."),
     "doctor": ("doctor", "Check broker, topics, clock and consumer settings."),
 }

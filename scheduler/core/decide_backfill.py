@@ -84,7 +84,7 @@ def _range_problems(command: Command, situation: Situation, first: int, count: i
     if command.only_missing and count and kept_since is not None and first < kept_since:
         text = (
             f"which nominals ran is known since {format_instant(kept_since)} only (the retention of the dispatch "
-            "topics): begin later, or send only_missing: false to run all of them"
+            "topics, or a repartition): begin later, or send only_missing: false to run all of them"
         )
         problems = (Problem("from", "too_old", text),)
     if count > MOST_NOMINALS:

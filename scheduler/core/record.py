@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,11 +17,25 @@ if TYPE_CHECKING:
 FORMAT = 1  # of all records a shard writes to its changelogs; a newer one than ours is refused
 
 
+class Move(NamedTuple):
+    """A cluster's move to another namespace and number of shards, as one of its shards has it.
+
+    `at`: this shard decided nothing after it (ms); of a new shard: no old one did. `filling`: a new shard that is not
+    to be opened yet.
+    """
+
+    namespace: str
+    shards: int
+    at: int
+    filling: bool = False
+
+
 class ShardRecord(Struct, frozen=True, kw_only=True):
     """The one source of truth for the cursor, the backlogs, the input positions and the highest version deleted.
 
     `seen_until`: the last instant at which the shard was alive and looked. `cursor`: see `core/due.py`. `calendars`:
     the version of each calendar its schedules are planned by. `zones_step`: the step that last wrote the zone record.
+    `moved_to`: the shard is over, its schedules are in that namespace. `moved_from`: where a new one's come from.
     """
 
     shard: int
@@ -36,6 +50,8 @@ class ShardRecord(Struct, frozen=True, kw_only=True):
     tz_version: str = ""
     calendars: Mapping[str, int] = {}
     zones_step: int = 0
+    moved_to: Move | None = None
+    moved_from: Move | None = None
 
     def moved(self, **changes: object) -> ShardRecord:
         return replace(self, **changes)

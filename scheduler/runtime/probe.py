@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 
 from scheduler.core.record import FORMAT
+from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
 from scheduler.core.zones import tz_version
-from scheduler.runtime.clock import ALARMS, Clock, Deadline, DueClock
+from scheduler.errors import BrokerUnavailable, SchedulerError
+from scheduler.runtime.clock import ALARMS, WALL_ALARM_MS, Clock, Deadline, DueClock, SystemClock
 from scheduler.runtime.telemetry import Telemetry, event
 from topics.codec import encode
 from topics.messages import ClockProbe
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    from confluent_kafka import Message, Producer
 
     from scheduler.runtime.outside import Outside
 
 PROBE_S = 1.0
+ANSWER_S = 10.0  # that a tool waits for one
 FIRST_PROBES = 4  # quickly, to bound the offset well before anything fires
 
 
@@ -95,3 +98,35 @@ class ClockWatch:
         for reason in sorted(self._raised - alarms.keys()):
             event("clock_alarm_over", reason=reason)
         self._raised = set(alarms)
+
+
+def brokers_time(plain: Producer, topic: str, name: str) -> int:
+    """The append time of one probe (ms), for a tool that has no due clock. Raises BrokerUnavailable."""
+    stamps: list[tuple[int, int]] = []
+    failed: list[object] = []
+
+    def delivered(error: object, message: Message) -> None:
+        (failed.append(error) if error is not None else stamps.append(message.timestamp()))
+
+    try:
+        plain.produce(topic, encode(ClockProbe(process=name, sequence=1)), name.encode(), on_delivery=delivered)
+    except KafkaException as fault:
+        raise BrokerUnavailable(str(fault.args[0])) from fault
+    plain.flush(ANSWER_S)
+    if not stamps or stamps[0][0] != TIMESTAMP_LOG_APPEND_TIME:
+        raise BrokerUnavailable(
+            f"the brokers did not tell their time within {ANSWER_S:.0f} s ({failed or topic}): `scheduler doctor` "
+            "looks closer"
+        )
+    return stamps[0][1]
+
+
+def refuse_wrong_clocks(now: int) -> None:
+    """Raises SchedulerError when the brokers' time and this machine's differ too much to write either down."""
+    apart = SystemClock().wall_ms() - now
+    if abs(apart) > WALL_ALARM_MS or not FIRST_BELIEVED <= now <= LAST_BELIEVED:
+        raise SchedulerError(
+            f"the brokers say it is {format_instant(now)}, which is {abs(apart) / 1000:.1f} s "
+            f"{'behind' if apart > 0 else 'ahead of'} this machine's clock: put the clocks right first, or a wrong "
+            "instant would be written down"
+        )

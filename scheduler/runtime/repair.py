@@ -8,35 +8,27 @@ was. Every step commits alone and leaves a state that a shard either refuses as 
 from __future__ import annotations
 
 import tempfile
-import threading
-import time
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
-
-from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
-from scheduler.errors import BrokerUnavailable, Fenced, Retriable, SchedulerError
-from scheduler.runtime.clock import WALL_ALARM_MS, Deadline, SystemClock
+from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.kafka import changelog_consumer, plain_producer, transactional_producer
-from scheduler.runtime.outside import Outside
+from scheduler.runtime.probe import brokers_time, refuse_wrong_clocks
 from scheduler.runtime.restore import Restore
-from scheduler.runtime.tables import Tables
-from scheduler.runtime.telemetry import Telemetry, event
+from scheduler.runtime.tables import read_calendars
+from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import Transaction
 from scheduler.shard.rebuild import ORDER
 from scheduler.shard.repair import Order, Outcome, Repair
 from scheduler.state.rocks import RocksStore
 from scheduler.state.store import MemoryStore
-from topics.codec import encode
-from topics.messages import ClockProbe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from confluent_kafka import Message, Producer
+    from confluent_kafka import Producer
 
     from scheduler.config import Settings
     from scheduler.core.calendars import Calendars
@@ -44,8 +36,6 @@ if TYPE_CHECKING:
     from topics.catalog import Catalogue
 
 ATTEMPTS = 20  # a node that keeps owning the shard anew interrupts the repair every few seconds
-ANSWER_S = 10.0
-TABLES_S = 30.0
 
 
 class Repairs:
@@ -56,8 +46,8 @@ class Repairs:
         self._settings = settings
         self._catalogue = catalogue
         self._plain = plain_producer(settings)
-        self.now = self._brokers_now()
-        self._refuse_wrong_clocks()
+        self.now = brokers_time(self._plain, catalogue.clock, "repair-cursor")
+        refuse_wrong_clocks(self.now)
 
     def repair(self, shard: int, *, to: int, reason: str, actor: str | None, dry_run: bool) -> Outcome:
         """Set one shard back to `to`, or say what that would do. Raises Retriable when nodes keep interrupting it.
@@ -119,49 +109,4 @@ class Repairs:
 
     @cached_property
     def _calendars(self) -> Calendars:
-        tables = Tables(Outside(self._settings), self._catalogue, Telemetry())
-        deadline = Deadline(TABLES_S)
-        tables.start()
-        try:
-            calendars = tables.wait(lambda: not deadline.left())
-        finally:
-            tables.stop()
-        if calendars is None:
-            raise BrokerUnavailable(f"{self._catalogue.calendars} could not be read within {TABLES_S:.0f} s")
-        return calendars
-
-    # --- the time
-
-    def _brokers_now(self) -> int:
-        """The append time of one probe."""
-        stamps: list[tuple[int, int]] = []
-        failed: list[object] = []
-        answered = threading.Event()
-
-        def delivered(error: object, message: Message) -> None:
-            (failed.append(error) if error is not None else stamps.append(message.timestamp()))
-            answered.set()
-
-        value = encode(ClockProbe(process="repair-cursor", sequence=1))
-        try:
-            self._plain.produce(self._catalogue.clock, value, b"repair-cursor", on_delivery=delivered)
-        except KafkaException as fault:
-            raise BrokerUnavailable(str(fault.args[0])) from fault
-        end = time.monotonic() + ANSWER_S
-        while not answered.is_set() and time.monotonic() < end:
-            self._plain.poll(0.1)
-        if not stamps or stamps[0][0] != TIMESTAMP_LOG_APPEND_TIME:
-            raise BrokerUnavailable(
-                f"the brokers did not tell their time within {ANSWER_S:.0f} s ({failed or self._catalogue.clock}): "
-                "`scheduler doctor` looks closer"
-            )
-        return stamps[0][1]
-
-    def _refuse_wrong_clocks(self) -> None:
-        apart = SystemClock().wall_ms() - self.now
-        if abs(apart) > WALL_ALARM_MS or not FIRST_BELIEVED <= self.now <= LAST_BELIEVED:
-            raise SchedulerError(
-                f"the brokers say it is {format_instant(self.now)}, which is {abs(apart) / 1000:.1f} s "
-                f"{'behind' if apart > 0 else 'ahead of'} this machine's clock: put the clocks right first, or the "
-                "cursor would be set to another wrong instant"
-            )
+        return read_calendars(self._settings, self._catalogue)

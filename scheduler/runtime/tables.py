@@ -16,19 +16,22 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars
 from scheduler.core.tenants import NO_TENANTS, Tenants
-from scheduler.runtime.telemetry import event
+from scheduler.errors import BrokerUnavailable
+from scheduler.runtime.clock import Deadline
+from scheduler.runtime.outside import Outside
+from scheduler.runtime.telemetry import Telemetry, event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from confluent_kafka import Message
 
-    from scheduler.runtime.outside import Outside
-    from scheduler.runtime.telemetry import Telemetry
+    from scheduler.config import Settings
     from topics.catalog import Catalogue
 
 BATCH = 500
 POLL_S = 0.2
+WHOLE_S = 30.0  # that a tool waits for both topics
 
 T = TypeVar("T", Calendars, Tenants)
 
@@ -104,3 +107,17 @@ class Tables:
             self._refused[kind].inc()
             event(f"{kind}_refused", logging.ERROR, key=repr(key)[:120], offset=message.offset(), text=str(fault))
             return read
+
+
+def read_calendars(settings: Settings, catalogue: Catalogue) -> Calendars:
+    """The calendars as they are now, for a tool that owns no clock or shard. Raises BrokerUnavailable."""
+    tables = Tables(Outside(settings), catalogue, Telemetry())
+    deadline = Deadline(WHOLE_S)
+    tables.start()
+    try:
+        calendars = tables.wait(lambda: not deadline.left())
+    finally:
+        tables.stop()
+    if calendars is None:
+        raise BrokerUnavailable(f"{catalogue.calendars} could not be read within {WHOLE_S:.0f} s")
+    return calendars

@@ -134,7 +134,7 @@ class Backfills:
         backfill = wire.backfill_of(wire.live_from_bytes(stored), self._reader.calendars)
         if backfill.informed:
             return
-        forgotten = kept_since(self._catalogue, step.now)
+        forgotten = kept_since(self._catalogue, step)
         known = inform(backfill, ran)
         if backfill.only_missing and forgotten is not None and backfill.first < forgotten:
             self._end(step, backfill, "backfill_refused")  # it took so long that nobody knows what ran
@@ -237,11 +237,13 @@ def _counts(backfill: Backfill) -> dict[str, int]:
     return counts
 
 
-def kept_since(catalogue: Catalogue, now: int) -> int | None:
-    """Dispatches before this instant may have left their topic; None if none ever does."""
+def kept_since(catalogue: Catalogue, step: Step, margin_ms: int = 0) -> int | None:
+    """Dispatches before this instant are not on our topics, or may leave them within the margin; None if all stay."""
     kept = [
-        spec.retention_ms
+        step.now - spec.retention_ms + margin_ms
         for spec in catalogue.specs()
         if spec.base.startswith("dispatch.") and spec.retention_ms is not None and spec.retention_ms >= 0
     ]
-    return max(0, now - min(kept)) if kept else None
+    if step.record.moved_from is not None:
+        kept.append(step.record.moved_from.at)
+    return max(0, *kept) if kept else None

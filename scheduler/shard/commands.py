@@ -267,6 +267,8 @@ class Commands:
         schedule = step.touched[command.schedule_id].schedule
         look = Look(step.now, step.now, self._rules)
         nominal: int | None = None
+        asks = command.verb == "backfill"
+        kept_since = backfills.kept_since(self._catalogue, step, KEPT_MARGIN_MS) if asks else None
         if schedule is not None:
             if schedule.state is State.ACTIVE:
                 due = position(schedule, step.record.cursor, step.record.backlogs)
@@ -284,12 +286,8 @@ class Commands:
             debts=_debts(found),
             backfills=_backfills(found, self._reader.calendars),
             calendars=self._reader.calendars,
-            kept_since=self._kept_since(step.now) if command.verb == "backfill" else None,
+            kept_since=kept_since,
         )
-
-    def _kept_since(self, now: int) -> int | None:
-        kept = backfills.kept_since(self._catalogue, now)
-        return None if kept is None else kept + KEPT_MARGIN_MS
 
     def _live(self, step: Step, owner: str) -> tuple[_Owed, ...]:
         """The live records of a schedule as this step leaves them, its floor left out."""

@@ -121,11 +121,13 @@ class Shard:
     def open(self, now: int) -> None:
         """Take up the restored store at `now`: what fell due since the shard last looked becomes a backlog.
 
-        Overdue work waits for `commands_read`. Raises StateCorrupted when the stored cursor lies in the future.
+        Overdue work waits for `commands_read`. Raises StateCorrupted when the stored cursor lies in the future, or when
+        the cluster has moved to another namespace, or not yet to this one.
         """
         stored = self._store.get(keys.RECORD)
         if stored is not None:
             self.record = wire.record_from_bytes(stored)
+        self._refuse_moved()
         self._floors.update(stored_floors(self._store))
         self._tidy.open()
         self._refuse_future(now)
@@ -195,6 +197,20 @@ class Shard:
     def position(self, topic: str) -> int:
         """The next offset to read of an input topic (its name without the namespace)."""
         return self.record.positions.get(topic, 0)
+
+    def _refuse_moved(self) -> None:
+        to, origin = self.record.moved_to, self.record.moved_from
+        if to is not None:
+            raise StateCorrupted(
+                f"shard {self.number} moved to namespace {to.namespace!r} ({to.shards} shards) at "
+                f"{format_instant(to.at)} and fires nothing here: stop the nodes with this namespace, start nodes with "
+                "that one; `scheduler repartition` once more carries over commands that were sent here since"
+            )
+        if origin is not None and origin.filling:
+            raise StateCorrupted(
+                f"shard {self.number} is being filled from namespace {origin.namespace!r} and is not whole: run the "
+                "same `scheduler repartition` again to its end, then it is served"
+            )
 
     def _refuse_future(self, now: int) -> None:
         floor = max(self._floors.values(), default=0)

@@ -41,6 +41,7 @@ from scheduler.wire.live import (
     owed_instants,
     owed_nominal,
     owed_record,
+    readdressed_record,
     split_live_key,
     version_of,
 )
@@ -97,6 +98,7 @@ __all__ = [
     "plan_from_bytes",
     "ran_of",
     "readable_key",
+    "readdressed_record",
     "record_from_bytes",
     "record_to_bytes",
     "rejected_to_bytes",

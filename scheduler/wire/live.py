@@ -18,9 +18,10 @@ from scheduler.wire.text import instant_at, to_json, unreadable
 from topics import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _live = msgspec.json.Decoder(m.Live).decode
+_dispatch = msgspec.json.Decoder(dict[str, Raw]).decode  # values as they are: a payload is nobody's to touch
 
 
 def live_key(kind: str, owner: str, name: str = "") -> bytes:
@@ -91,6 +92,19 @@ def owed_record(definition: Schedule, nominal: Nominal, topic: str, dispatch: by
             version=definition.version,
         )
     )
+
+
+def readdressed_record(stored: bytes, topic: Callable[[str], str], shard: int) -> bytes:
+    """A live record for another shard, whose topics are found by `topic`."""
+    record = live_from_bytes(stored)
+    if record.topic is None:
+        return stored
+    record.topic = topic(record.topic)
+    if isinstance(record.dispatch, Raw):
+        fields = _dispatch(record.dispatch)
+        fields["shard"] = Raw(b"%d" % shard)
+        record.dispatch = Raw(to_json(fields))
+    return to_json(record)
 
 
 def backfill_key(backfill: Backfill) -> bytes:

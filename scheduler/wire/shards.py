@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.core.due import Backlog, due_key, instant_end, instant_of, priority_of, schedule_of
 from scheduler.core.model import PRIORITY_BY_NAME, PRIORITY_NAMES
-from scheduler.core.record import FORMAT, ShardRecord
+from scheduler.core.record import FORMAT, Move, ShardRecord
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.core.zone_marks import ZoneMark, ZoneRecord
 from scheduler.errors import NewerFormat
@@ -46,6 +46,8 @@ def record_to_bytes(record: ShardRecord, at: int) -> bytes:
             at=format_instant(at),
             calendars=dict(record.calendars),
             zones_step=record.zones_step,
+            moved_to=_move_to_wire(record.moved_to),
+            moved_from=_move_to_wire(record.moved_from),
         )
     )
 
@@ -83,6 +85,8 @@ def record_from_bytes(value: bytes) -> ShardRecord:
         tz_version=record.tz_version,
         calendars=record.calendars,
         zones_step=record.zones_step,
+        moved_to=_move_from_wire(record.moved_to),
+        moved_from=_move_from_wire(record.moved_from),
     )
 
 
@@ -141,6 +145,16 @@ def _read_zones(value: bytes) -> m.Zones:
         return _zones(value)
     except msgspec.MsgspecError as fault:
         raise unreadable("a zone record", fault, value) from fault
+
+
+def _move_to_wire(move: Move | None) -> m.Move | None:
+    if move is None:
+        return None
+    return m.Move(namespace=move.namespace, shards=move.shards, at=format_instant(move.at), filling=move.filling)
+
+
+def _move_from_wire(move: m.Move | None) -> Move | None:
+    return None if move is None else Move(move.namespace, move.shards, parse_instant(move.at), move.filling)
 
 
 def _cursor_to_wire(key: bytes) -> m.Cursor:

@@ -61,11 +61,15 @@ class Driver:
         settings: ShardSettings | None = None,
         catalogue: Catalogue | None = None,
         new_store: Callable[[], Store] = MemoryStore,
+        *,
+        number: int = 0,
+        topics: Topics | None = None,
     ) -> None:
         self.now = _ms(now)
         self.catalogue = catalogue or Catalogue(shards=1)
         self.settings = settings or ShardSettings()
-        self.topics = Topics()
+        self.number = number
+        self.topics = topics or Topics()
         self._new_store = new_store
         self.store: Store = new_store()
         self.commands: list[Input] = []
@@ -83,8 +87,8 @@ class Driver:
         """A new owner: restore from the topics (cold if `wipe`; `compacted`: each key's newest only), then open."""
         if wipe:
             self.store = self._new_store()
-        restore(self.topics, self.store, self.catalogue, self.calendars, compacted=compacted)
-        self.shard = Shard(0, self.catalogue, self.store, self.settings)
+        restore(self.topics, self.store, self.catalogue, self.calendars, compacted=compacted, number=self.number)
+        self.shard = Shard(self.number, self.catalogue, self.store, self.settings)
         self.shard.use(self.calendars)
         self.shard.open(self.now)
         self._commands_end = len(self.commands)
@@ -236,7 +240,7 @@ class Driver:
         for item in step.items:
             self.topics.append(item.entry.target.topic, item.entry.target.key, item.value, self.now, None)
         for record in step.records:
-            assert record.partition % self.catalogue.shards == 0
+            assert record.partition % self.catalogue.shards == self.number
             number = dict(record.headers or []).get("step")
             self.topics.append(
                 record.topic, record.key, record.value, self.now, None if number is None else int(number)
@@ -308,8 +312,8 @@ class Driver:
     def cold_contents(self, *, compacted: bool = False) -> dict[bytes, bytes]:
         """The same of an empty store restored from the topics alone."""
         store = self._new_store()
-        restore(self.topics, store, self.catalogue, self.calendars, compacted=compacted)
-        shard = Shard(0, self.catalogue, store, self.settings)
+        restore(self.topics, store, self.catalogue, self.calendars, compacted=compacted, number=self.number)
+        shard = Shard(self.number, self.catalogue, store, self.settings)
         shard.use(self.calendars)
         shard.open(self.now)
         found = contents(store)
@@ -334,9 +338,10 @@ def restore(
     calendars: Calendars = NO_CALENDARS,
     *,
     compacted: bool = False,
+    number: int = 0,
 ) -> None:
     """Apply the changelogs as a new owner does; `compacted` keeps only the newest record of each key."""
-    rebuild = Rebuild(store, 0, calendars)
+    rebuild = Rebuild(store, number, calendars)
     for base in ORDER:
         name = catalogue.namespace + base
         found = changes(topics, name, rebuild.position(base))
