@@ -102,8 +102,8 @@ _TABLE: Final[dict[str, _Row]] = {
         carries="everything owed that is not simply a schedule's next nominal. A changelog",
     ),
     SHARDS: _Row(
-        key="shard, shard/zones, shard/repair", writer="shard, repair-cursor", readers="shard (restore), operators",
-        message="Shard",
+        key="shard, shard/zones, shard/repair", writer="shard, repair-cursor, repartition",
+        readers="shard (restore), operators", message="Shard",
         carries="input positions, seen_until, cursor and token counter of a shard, rewritten by every step; the "
         "zones its schedules use ([Zones](#zones)), when they change; the last [Repair](#repair) of its cursor",
     ),

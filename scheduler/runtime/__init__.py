@@ -17,6 +17,8 @@
     quiet.py        the client's repeated words left out
     elders.py       newer zone tables or records wait until no process with older ones is left
     repair.py       setting back a shard that a wrong clock drove into the future
+    repartition.py  moving a cluster to another number of shards
+    hold.py         a shard held by such a tool         courier.py     what a move copies outside of transactions
 
 What happens when something fails (the crash tests show each):
 

@@ -25,33 +25,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
 from scheduler import wire
 from scheduler.core.due import instant_end, instant_of
 from scheduler.core.record import Move, ShardRecord
-from scheduler.errors import Retriable, SchedulerError, StateCorrupted
+from scheduler.errors import SchedulerError, StateCorrupted
+from scheduler.runtime.courier import Courier
 from scheduler.runtime.hold import Hold, look, never
-from scheduler.runtime.kafka import changelog_consumer, header, plain_producer
+from scheduler.runtime.kafka import changelog_consumer, plain_producer
 from scheduler.runtime.probe import brokers_time, refuse_wrong_clocks
 from scheduler.runtime.process import check_topics
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.tables import read_calendars
 from scheduler.shard import keys
-from scheduler.shard.repartition import Carried, Cutover, Old, Reasons, Tally, arrival, carry, cutover, redirected
+from scheduler.shard.repartition import Carried, Cutover, Old, Reasons, Tally, arrival, carry, cutover
 from scheduler.shard.shard import COMMANDS_INPUT
 from scheduler.shard.step import Step
 from scheduler.state.rocks import RocksStore
 from scheduler.state.store import MemoryStore
 from topics.admin import apply, connect, observe, plan
-from topics.messages import FORWARDED_HEADER
-from topics.reading import read_compacted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
-
-    from confluent_kafka import Message
 
     from scheduler.config import Settings
     from scheduler.core.calendars import Calendars
@@ -61,7 +56,6 @@ if TYPE_CHECKING:
 
 ENOUGH = 4_000  # records of a new shard in one transaction
 HELD = 100_000  # records in memory that wait for their transaction, of all new shards
-ANSWER_S = 30.0
 
 
 @dataclass(slots=True)
@@ -98,6 +92,7 @@ class Repartition:
         self._why = why
         self._bar = bar
         self._plain = plain_producer(old)
+        self._courier = Courier(old, new, self._plain)
         self._here = Move(new.namespace, new.shards, 0)
 
     # --- 1 look
@@ -180,7 +175,7 @@ class Repartition:
         if filling:
             with self._restored() as olds:
                 outcome.cut = cutover([old for old, _ in olds], self._old.namespace)
-                self._copy_tables()
+                self._courier.tables()
                 tallies = self._fill(filling, [old for old, _ in olds], outcome.cut)
             self._verify(filling, tallies, outcome)
         outcome.commands = sum(self._carry_commands(hold) for hold in departures)
@@ -251,16 +246,6 @@ class Repartition:
 
     # --- 5 fill
 
-    def _copy_tables(self) -> None:
-        for former, new in (
-            (self._former.calendars, self._catalogue.calendars),
-            (self._former.tenants, self._catalogue.tenants),
-        ):
-            newest = {key: value for key, value, _, _ in read_compacted(self._old.client_config(), former)}
-            for key, value in newest.items():
-                self._send(new, key, value, 0)
-        self._flush()
-
     def _fill(self, filling: list[Hold], olds: list[Old], cut: Cutover) -> dict[int, Tally]:
         tallies = {hold.shard: Tally() for hold in filling}
         waiting: dict[int, list[Carried]] = {hold.shard: [] for hold in filling}
@@ -327,15 +312,7 @@ class Repartition:
         """Commands that the old shard has not applied, to their new shards; then its position follows."""
         record = look(self._old, hold.shard)
         start = 0 if record is None else record.positions.get(COMMANDS_INPUT, 0)
-        count, end = 0, start
-        for message in self._commands(hold.shard, start):
-            source = f"{hold.shard}-{message.offset()}"
-            forwarded = header(message, FORWARDED_HEADER)
-            source = source if forwarded is None else forwarded.decode(errors="replace")
-            shard, value = redirected(message.value(), message.key(), source, self._new.shards)
-            self._send(self._catalogue.commands, message.key(), value, shard)
-            count, end = count + 1, (message.offset() or 0) + 1
-        self._flush()
+        count, end = self._courier.commands(hold.shard, start)
         if count:
 
             def build(record: ShardRecord | None) -> Step | None:
@@ -346,48 +323,6 @@ class Repartition:
 
             hold.commit(build)
         return count
-
-    def _commands(self, shard: int, start: int) -> Iterator[Message]:
-        """The commands of an old partition from an offset to its end."""
-        consumer = changelog_consumer(self._old)
-        try:
-            partition = TopicPartition(self._former.commands, shard)
-            low, high = consumer.get_watermark_offsets(partition, timeout=ANSWER_S) or (0, 0)
-            if max(start, low) >= high:
-                return
-            consumer.assign([TopicPartition(self._former.commands, shard, max(start, low))])
-            silent = 0
-            while silent < ANSWER_S * 5:
-                messages = consumer.consume(1_000, 0.2)
-                silent = 0 if messages else silent + 1
-                for message in messages:
-                    error = message.error()
-                    if error is None:
-                        yield message
-                    elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
-                        raise KafkaException(error)
-                    elif (message.offset() or 0) >= high:
-                        return
-            raise Retriable(f"{self._former.commands}/{shard}: no answer from the brokers for {ANSWER_S:.0f} s")
-        finally:
-            consumer.close()
-
-    def _send(self, topic: str, key: bytes | None, value: bytes | None, partition: int) -> None:
-        while True:
-            try:
-                self._plain.produce(topic, value, key, partition, on_delivery=self._delivered)
-            except BufferError:
-                self._plain.poll(0.1)
-            else:
-                return
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            raise Retriable(f"{message.topic()}: {error.str()}; run the same command again")
-
-    def _flush(self) -> None:
-        if self._plain.flush(ANSWER_S):
-            raise Retriable(f"the brokers did not take everything within {ANSWER_S:.0f} s; run the same command again")
 
 
 def _same(one: Move, other: Move) -> bool:

@@ -8,6 +8,7 @@
     replan.py     newer calendars and zone tables   zones.py    which tables the schedules are planned by
     waiting.py    owed or put off to an instant     tidy.py     completed, broken, forgotten schedules
     rebuild.py    changelog records to the store    repair.py   a cursor of the future set back on request
+    repartition.py  old shards' state for another number of new ones
     overdue.py    how much it is behind, counted    derived.py  the indexes of what is owed
     ground.py     what they all stand on            keys.py     the store's keys
 
