@@ -144,9 +144,12 @@ def carry(old: Old, cut: Cutover, former: Catalogue, new: Catalogue) -> Iterator
         names = [key[1:].decode() for key, _ in chunk]
         places = old.store.get_many([keys.place(name) for name in names])
         for name, place, (key, value) in zip(names, places, chunk, strict=True):
-            schedule = bound(wire.schedule_from_bytes(value), old.calendars)
+            schedule = bound(wire.plan_from_bytes(value), old.calendars)
             kept = _kept(old, cut, schedule, floors.get(name, 0), place)
-            written = value if kept is schedule else wire.schedule_to_bytes(kept)
+            written = value
+            if kept is not schedule:
+                whole = bound(wire.schedule_from_bytes(value), old.calendars)  # with the answers it remembers
+                written = wire.schedule_to_bytes(replace(whole, floor=kept.floor))
             yield Carried(partition_for(key[1:], new.shards), catalog.SCHEDULES, key[1:], written, kept, place)
 
     def renamed(topic: str) -> str:

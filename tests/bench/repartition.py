@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -28,12 +29,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         config = it.node.config
         it.stop_node()
         base = [sys.executable, "-m", "scheduler", "--config", str(config), "repartition", "--namespace", "v2."]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.monotonic()
         moved = subprocess.run(
             [*base, "--shards", str(args.to), "--reason", "bench", "--yes", "--json"],
             check=True, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         seconds = time.monotonic() - began
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         account = json.loads(moved.stdout.splitlines()[-1])
         folder = it.folder / "v2"
         folder.mkdir()
@@ -47,6 +50,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "bench": "repartition", "count": args.count, "shards": args.shards, "to": args.to,
         "move_s": round(seconds, 1), "schedules_per_s": round(args.count / seconds),
+        "move_cpu_s": round(used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, 1),
         "new_node_ready_s": round(ready, 1),
         "verdict": "ok" if created == account["schedules"] == args.count else "WRONG",
     }  # fmt: skip
