@@ -64,6 +64,8 @@ LONG = (
     Bench("costs", "--count 100000 --seconds 120", 900),
     Bench("costs", "--count 100000 --seconds 60 --per-s 10000", 900),
     Bench("durability", "--count 100000", 1800),
+    Bench("bulk", "--count 100000", 600),
+    Bench("repartition", "--count 100000", 900),
 )
 
 

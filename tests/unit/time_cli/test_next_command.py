@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from scheduler.cli import main
 from scheduler.cli import next as module
 from scheduler.core.batch import MOST_FIRES, answer
 
@@ -24,7 +25,7 @@ BASE = {"id": 1, "expr": "0 0 * * *", "zone": "UTC", "start": "2026-01-01T00:00:
 
 def run(*arguments: str, given: str | bytes = "") -> Result:
     """The command with these arguments and this standard input."""
-    return CliRunner().invoke(module.command, arguments, input=given)
+    return CliRunner().invoke(main, ["next", *arguments], input=given)
 
 
 def batch(*lines: object) -> list[dict[str, Any]]:
