@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -110,4 +111,5 @@ def test_a_repair_waits_for_right_clocks(cluster: Cluster, tmp_path: Path) -> No
         capture_output=True, text=True, timeout=60, check=False, cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "3000.0 s behind this machine's clock: put the clocks right first" in done.stderr
+    # How long the answer took counts as well.
+    assert re.search(r"30\d\d\.\d s behind this machine's clock: put the clocks right first", done.stderr)
