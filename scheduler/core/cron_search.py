@@ -30,7 +30,7 @@ _WORTH_A_TABLE: Final = 64
 class Search:
     """A compiled expression in a zone. Holds no more than bits and references; every method is a pure function."""
 
-    __slots__ = ("_first", "_moves", "_view", "gap", "passes", "wall", "zone")
+    __slots__ = ("_answer", "_first", "_moves", "_view", "gap", "passes", "wall", "zone")
 
     def __init__(self, wall: WallClock, zone: Zone, passes: Passes, gap: Gap) -> None:
         self.wall = wall
@@ -40,9 +40,20 @@ class Search:
         self._view = zone.view(passes)
         self._moves = gap != "skip"
         self._first: tuple[int | None, int | None] = (None, None)
+        self._answer = (1, 0)
 
     def at_or_after(self, second: int) -> int | None:
         """The least nominal second that is not before `second`; None = none within 41 years or up to the year 9999."""
+        # Schedules that share an expression ask about the same time, and between two nominals the answer is the same.
+        asked, found = self._answer
+        if asked <= second <= found:
+            return found
+        answer = self._search(second)
+        if answer is not None:
+            self._answer = second, answer
+        return answer
+
+    def _search(self, second: int) -> int | None:
         view = self._view
         starts, begins, ends, offsets, limit = view
         if second >= limit:
