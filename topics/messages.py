@@ -27,7 +27,7 @@ COMMAND_ID_HEADER = "command_id"  # on replies
 FORWARDED_HEADER = "fwd"  # on commands copied to the right partition: `<partition>-<offset>` they came from
 
 
-class Message(Struct, omit_defaults=True, kw_only=True):
+class Message(Struct, omit_defaults=True, kw_only=True, gc=False):
     """Base of all wire values: defaults stay off the wire, unknown fields are ignored on decode."""
 
 

@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
         return self.first <= nominal <= self.last
 
 
-class Backfill(Struct, frozen=True, kw_only=True):
+class Backfill(Struct, frozen=True, kw_only=True, gc=False):
     """Nominals of `definition` in [first, until), in ms. Up to `after` they are dealt with.
 
     `owed`: nominals that were owed in another way when it was asked for; they are left to that. `informed` is whether

@@ -20,7 +20,7 @@ Settled = tuple[tuple[Schedule, Settlement], ...]
 """What became of nominals, each beside the definition they belong to."""
 
 
-class Debt(Struct, frozen=True):
+class Debt(Struct, frozen=True, gc=False):
     """Something a schedule still owes outside its next nominal: one record of the `live` topic."""
 
     key: str
@@ -28,7 +28,7 @@ class Debt(Struct, frozen=True):
     nominals: tuple[int, ...]
 
 
-class Situation(Struct, frozen=True, kw_only=True):
+class Situation(Struct, frozen=True, kw_only=True, gc=False):
     """Everything a decision may depend on. `position` is the first undecided nominal (of a paused
     schedule: the first after its floor), None if there is none. `kept_since`: dispatches before may be forgotten.
     """
@@ -44,14 +44,14 @@ class Situation(Struct, frozen=True, kw_only=True):
     kept_since: int | None = None
 
 
-class ManualRun(Struct, frozen=True, kw_only=True):
+class ManualRun(Struct, frozen=True, kw_only=True, gc=False):
     """`trigger`: one dispatch named after its command; without a payload of its own it carries the schedule's."""
 
     command_id: str
     payload: bytes | None
 
 
-class Effects(Struct, frozen=True, kw_only=True):
+class Effects(Struct, frozen=True, kw_only=True, gc=False):
     """What the shard must do for a decision. `settled` pairs the definition with what became of its nominals.
 
     `later` is the instant at which the command is to be decided again, by `decide_due`.
@@ -72,7 +72,7 @@ class Effects(Struct, frozen=True, kw_only=True):
 NO_EFFECTS = Effects()
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class Decision(Struct, frozen=True, kw_only=True, gc=False):
     """The answer, and its effects: a dry run has none.
 
     `backfill` is no effect: one that is only counted is a dry run's too, which is answered when it is known what ran.

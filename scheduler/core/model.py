@@ -61,7 +61,7 @@ class Misfire(NamedTuple):
 FIRE_ONCE = Misfire()
 
 
-class Spec(Struct, frozen=True, kw_only=True):
+class Spec(Struct, frozen=True, kw_only=True, gc=False):
     """A validated definition, defaults filled in. `payload` is the producer's bytes, never decoded.
 
     `max_lateness_ms`: None is unlimited. Under misfire `skip` its default is the grace, so `lateness_given` keeps
@@ -118,7 +118,7 @@ class Answer(NamedTuple):
     counts: tuple[tuple[str, int], ...] = ()
 
 
-class Schedule(Struct, frozen=True, kw_only=True):
+class Schedule(Struct, frozen=True, kw_only=True, gc=False):
     """One schedule as it now is. Nominals at or before `floor` are decided; the cursor decides later ones."""
 
     schedule_id: str
@@ -166,7 +166,7 @@ class Run(NamedTuple):
     attempt: int = 1
 
 
-class Gone(Struct, frozen=True):
+class Gone(Struct, frozen=True, gc=False):
     """Nominals decided not to run: one record for all of them."""
 
     state: str  # missed | suppressed | cancelled

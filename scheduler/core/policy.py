@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_BACKLOG = 10_000  # nominals of one schedule that one decision may run; older ones are missed
 
 
-class Rules(Struct, frozen=True):
+class Rules(Struct, frozen=True, gc=False):
     """Settings of the cluster that policies depend on."""
 
     grace_max_ms: int = 60_000
@@ -38,7 +38,7 @@ class Rules(Struct, frozen=True):
 DEFAULT_RULES = Rules()
 
 
-class Look(Struct, frozen=True):
+class Look(Struct, frozen=True, gc=False):
     """When the shard looks, and when nobody did: in (seen_until, looked_at]. `reason` names why.
 
     `looked_at` is the first look after the outage; what became available after it is only late again.
@@ -55,7 +55,7 @@ class Look(Struct, frozen=True):
         return self.now if self.looked_at is None else min(self.looked_at, self.now)
 
 
-class Settlement(Struct, frozen=True):
+class Settlement(Struct, frozen=True, gc=False):
     """What becomes of reached nominals: `runs` now, `catch_up` under the budget, `waiting` in its window, `gone`."""
 
     runs: tuple[Run, ...] = ()

@@ -30,7 +30,7 @@ class Move(NamedTuple):
     filling: bool = False
 
 
-class ShardRecord(Struct, frozen=True, kw_only=True):
+class ShardRecord(Struct, frozen=True, kw_only=True, gc=False):
     """The one source of truth for the cursor, the backlogs, the input positions and the highest version deleted.
 
     `seen_until`: the last instant at which the shard was alive and looked. `cursor`: see `core/due.py`. `calendars`:

@@ -33,7 +33,7 @@ class ZoneMark(NamedTuple):
         return self.taken_at + SPAN_MS
 
 
-class ZoneRecord(Struct, frozen=True, kw_only=True):
+class ZoneRecord(Struct, frozen=True, kw_only=True, gc=False):
     """The marks of all zones a shard's schedules use, taken by the tables `tz_version`.
 
     `since`: other tables were met then, and schedules planned before may still be planned by `tz_version`.
