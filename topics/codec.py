@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
@@ -28,18 +29,18 @@ MAX_DEPTH: Final = 256  # of arrays and objects inside one another, the payload'
 _T = TypeVar("_T")
 
 
-class _InSpec(msgspec.Struct):
+class _Payload(msgspec.Struct, gc=False):
     payload: Raw = Raw()
 
 
-class _Payloads(msgspec.Struct):
-    """Where a command may carry a payload; everything else is skipped over."""
+class _Parts(_Payload, gc=False):
+    """Where a command may carry a payload: at its top and in its spec. Everything else is skipped over."""
 
-    payload: Raw = Raw()
-    spec: _InSpec | None = None
+    spec: Raw = Raw()
 
 
-_payloads = msgspec.json.Decoder(_Payloads).decode
+_parts = msgspec.json.Decoder(_Parts).decode
+_payload = msgspec.json.Decoder(_Payload).decode
 _fields = msgspec.json.Decoder(dict[str, Raw]).decode
 _plain = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -55,6 +56,22 @@ class Undecodable(ValueError):
         super().__init__(f"not a {what}: {why}")
         self.what = what
         self.why = why
+
+
+class Template:
+    """What definitions say that differ in their payloads alone: one object for all of them, to be a key of caches."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self.fields = fields
+
+
+class SpecFields(dict[str, object]):
+    """A command's `spec`, its payload as bytes; `template` stands for all of it but the payload."""
+
+    __slots__ = ("template",)
+    template: Template
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -78,9 +95,10 @@ def decode(kind: type[_T], value: bytes | None) -> _T:
 def split_command(value: bytes | None) -> dict[str, object]:
     """The fields of a command as plain values, `payload` and `spec.payload` as the producer's own bytes.
 
-    Where it is an object, `spec` is a dict; an explicit `"payload": null` is `b"null"`. Unknown fields are kept. Raises
-    Undecodable, and nothing else, when the value is null, is not strict UTF-8 JSON, is not an object, names a field
-    twice, is nested deeper than `MAX_DEPTH` or longer than `MAX_VALUE_BYTES`.
+    Where it is an object, `spec` is a dict (`SpecFields` if it was compact); an explicit `"payload": null` is
+    `b"null"`. Unknown fields are kept. Raises Undecodable, and nothing else, when the value is null, is not strict
+    UTF-8 JSON, is not an object, names a field twice, is nested deeper than `MAX_DEPTH` or longer than
+    `MAX_VALUE_BYTES`.
     """
     checked = _checked("command", value)
     try:
@@ -94,29 +112,67 @@ def split_command(value: bytes | None) -> dict[str, object]:
 def _quick(value: bytes) -> dict[str, object] | None:
     """The command if `value` is compact JSON without needless escapes, as most libraries print it; else None.
 
-    The payload is cut out, the rest parsed, the payload put back and everything printed: the same bytes prove that
-    parsing lost nothing, so no field was named twice and the right bytes were cut out.
+    Spec and payload are cut out, the rest is parsed and printed again: the same bytes prove that no field was named
+    twice, and a null where the part was that the right bytes were cut out.
     """
     try:
-        found = _payloads(value)
-        raw, in_spec = found.payload, found.spec is not None
-        if found.spec is not None:
-            if bytes(raw):
-                return None  # two payloads: too rare to be quick about
-            raw = found.spec.payload
-        payload = bytes(raw)
-        if not payload:
-            command: dict[str, Any] = _plain(value)
-            return command if _encode(command) == value else None
-        command = _plain(value.replace(payload, b"null", 1))  # perhaps not the right place: see below
-        holder = command["spec"] if in_spec else command
-        holder["payload"] = raw
+        found = _parts(value)
+        spec, payload = bytes(found.spec), bytes(found.payload)
+        fields = None
+        if spec.startswith(b"{"):
+            fields = _quick_spec(spec)
+            if fields is None:
+                return None
+            value = _without(value, b'"spec":', spec)
+        if payload:
+            value = _without(value, b'"payload":', payload)
+        command: dict[str, object] = _plain(value)
         if _encode(command) != value:
             return None
-    except (ValueError, RecursionError, LookupError, TypeError):
+    except (ValueError, RecursionError):
         return None  # the thorough way finds the reason, if there is one
-    holder["payload"] = payload
+    if fields is not None:
+        if command["spec"] is not None:
+            return None
+        command["spec"] = fields
+    if payload:
+        if command["payload"] is not None:
+            return None
+        command["payload"] = payload
     return command
+
+
+def _quick_spec(spec: bytes) -> SpecFields | None:
+    payload = bytes(_payload(spec).payload)
+    text = _without(spec, b'"payload":', payload) if payload else spec
+    template = _kept_template(text) if len(text) <= _LONGEST_KEPT else _template(text)
+    if template is None:
+        return None
+    fields = SpecFields(template.fields)
+    fields.template = template
+    if payload:
+        if fields["payload"] is not None:
+            return None
+        fields["payload"] = payload
+    return fields
+
+
+def _without(value: bytes, name: bytes, part: bytes) -> bytes:
+    """With null in place of `part`, where the first field of that name has it; perhaps not the right place."""
+    start = value.find(name) + len(name)
+    end = start + len(part)
+    return value[:start] + b"null" + value[end:] if value[start:end] == part else value
+
+
+def _template(text: bytes) -> Template | None:
+    """What `text` says if it is compact; a definition without its payload."""
+    fields = _plain(text)
+    return Template(fields) if _encode(fields) == text else None
+
+
+# Those who send many definitions send few different ones. Bounded: some 8 MB.
+_kept_template = lru_cache(maxsize=4096)(_template)
+_LONGEST_KEPT: Final = 1024  # bytes
 
 
 def _thorough(value: bytes) -> dict[str, object]:

@@ -23,7 +23,7 @@ VERBS = (
 LATER_VERBS = ("replay", "submit-run", "cancel-run", "retry-run")
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class Command(Struct, frozen=True, kw_only=True, gc=False):
     """What was asked. `spec` holds the definition's fields as given (payload as bytes); None when there was none."""
 
     verb: str
@@ -66,6 +66,7 @@ CHECKS: Mapping[str, Check] = {
     "only_missing": FLAG,
     "per_s": whole(1, 1_000_000),
 }
+_ADDRESS = frozenset({"command", "schedule_id"})  # without which it is no command
 INSTANTS = frozenset({"effective_from", "from", "until"})
 
 
@@ -78,6 +79,8 @@ def parse_command(fields: Mapping[str, object], *, default_id: str) -> Command:
     problems: list[Problem] = []
     warnings: list[Problem] = []
     for name, given in fields.items():
+        if name in _ADDRESS:
+            continue
         check = CHECKS.get(name)
         if check is not None:
             if given is None:
@@ -89,7 +92,7 @@ def parse_command(fields: Mapping[str, object], *, default_id: str) -> Command:
         elif name in INSTANTS:
             if given is not None:
                 _take_instant(name, given, values, problems)
-        elif name not in ("command", "schedule_id"):
+        else:
             shown = name[:80]
             warnings.append(Problem(shown, "unknown_field", f"no field of a command is called {shown!r}; ignored"))
     _take_verb(fields, values, problems)
@@ -103,7 +106,11 @@ def parse_command(fields: Mapping[str, object], *, default_id: str) -> Command:
         values["since"] = values.pop("from")
     if values["verb"] == "backfill":
         _check_range(fields, values, problems)
-    return Command(**values, problems=tuple(problems[:MAX_PROBLEMS]), warnings=tuple(warnings[:MAX_PROBLEMS]))
+    if problems:
+        values["problems"] = tuple(problems[:MAX_PROBLEMS])
+    if warnings:
+        values["warnings"] = tuple(warnings[:MAX_PROBLEMS])
+    return Command(**values)
 
 
 def _take_verb(fields: Mapping[str, object], values: dict[str, Any], problems: list[Problem]) -> None:

@@ -9,12 +9,15 @@ from scheduler.core.time import stamp
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/-]{0,150}")
+_SCHEDULE_ID = re.compile(f"{_TENANT.pattern}/{_NAME.pattern}")
 _COMMAND_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LANE = re.compile(r"[a-z0-9-]{1,40}")
 
 
 def schedule_id_fault(text: object) -> str | None:
     """What is wrong with a schedule id, as a sentence; None when it is good."""
+    if isinstance(text, str) and _SCHEDULE_ID.fullmatch(text):
+        return None
     if not isinstance(text, str):
         return f"expected text such as 'acme/nightly', got {type(text).__name__}"
     tenant, slash, name = text.partition("/")

@@ -66,6 +66,5 @@ def remembering(command: Command, situation: Situation, decision: Decision) -> D
     if len(recent) > REMEMBERED:
         older = (older + command_digest(recent[0].command_id))[-REMEMBERED_DIGESTS * _DIGEST :]
         recent = recent[1:]
-    return replace(
-        decision, after=replace(after, recent=recent, older=older), effects=replace(decision.effects, save=True)
-    )
+    effects = decision.effects if decision.effects.save else replace(decision.effects, save=True)
+    return replace(decision, after=replace(after, recent=recent, older=older), effects=effects)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from scheduler.core.model import (
     Spec,
 )
 from scheduler.core.problem import Problem
-from scheduler.core.time import parse_instant
+from scheduler.core.time import MAX_MS, parse_instant
 from scheduler.core.trigger import Every, parse_trigger
 
 if TYPE_CHECKING:
@@ -43,16 +44,25 @@ class Refused(ValueError):
         self.code = code
 
 
-class SpecContext(Struct, frozen=True):
+class Template(Protocol):
+    """Definitions may say by an attribute `template` that all with the same one differ in their payloads alone."""
+
+    fields: dict[str, object]
+
+    def __hash__(self) -> int:
+        """It is a cache's key."""
+
+
+class SpecContext(Struct, frozen=True, gc=False):
     """What a definition's meaning depends on besides its own text."""
 
-    schedule_id: str
+    schedule_id: str | None
     effective_at: int
     previous: Spec | None = None
     calendars: Calendars = NO_CALENDARS
 
 
-class ParsedSpec(Struct, frozen=True):
+class ParsedSpec(Struct, frozen=True, gc=False):
     """`spec` is None exactly when there are problems."""
 
     spec: Spec | None
@@ -62,6 +72,30 @@ class ParsedSpec(Struct, frozen=True):
 
 def parse_spec(fields: Mapping[str, object], context: SpecContext) -> ParsedSpec:
     """A whole definition (no previous), or the previous one with the named fields replaced; null means the default."""
+    template: Template | None = getattr(fields, "template", None)
+    if template is not None and context.previous is None:
+        shared = _shared(template)
+        if shared is not None and shared.spec is not None:
+            try:
+                payload = _payload(fields["payload"]) if "payload" in fields else None
+            except Refused:
+                return _read(fields, context)
+            return shared if payload is None else replace(shared, spec=replace(shared.spec, payload=payload))
+    return _read(fields, context)
+
+
+@lru_cache(maxsize=4096)
+def _shared(template: Template) -> ParsedSpec | None:
+    """The definition of a template if it is good and the same in every context; else None."""
+    fields = {name: given for name, given in template.fields.items() if name != "payload"}
+    # Without an id no expression that hashes one is good, and after all time none that names years.
+    parsed = _read(fields, SpecContext(None, MAX_MS))
+    spec = parsed.spec
+    is_same = spec is not None and spec.calendar is None and not isinstance(spec.trigger, Every)
+    return parsed if is_same else None
+
+
+def _read(fields: Mapping[str, object], context: SpecContext) -> ParsedSpec:
     problems: list[Problem] = []
     warnings: list[Problem] = []
     values: dict[str, object] = {}

@@ -183,8 +183,8 @@ class Telemetry:
             labels = ("", str(origin))
             self.dispatched.labels(*labels).inc()
             self.lateness.add(labels, (now - available_at) / 1000)
-        for code in step.answered:
-            self.commands.labels(code).inc()
+        for code, count in Counted(step.answered).items():
+            self.commands.labels(code).inc(count)
         for state, reason, count in step.gone:
             self.undone.labels(state, reason).inc(count)
         for reason in step.broke:

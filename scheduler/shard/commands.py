@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from scheduler import wire
@@ -44,7 +44,7 @@ MAX_COMMAND_BYTES = 256 * 1024  # whatever is made of a command (copy, answer, c
 KEPT_MARGIN_MS = 3_600_000  # a backfill must find out what ran before the dispatch topics forget it
 
 
-class Input(NamedTuple):
+class Input(Struct, frozen=True, gc=False):
     """One record of `scheduler.commands`, as read."""
 
     partition: int
@@ -85,10 +85,10 @@ class Commands:
             self._reject(step, record, "undecodable", str(fault))
             return None
         if record.forwarded_from is not None and not _SOURCE.fullmatch(record.forwarded_from):
-            record = record._replace(forwarded_from=None)  # not one of our copies
+            record = replace(record, forwarded_from=None)  # not one of our copies
         default_id = record.forwarded_from or f"{record.partition}-{record.offset}"
         command = parse_command(fields, default_id=default_id)
-        if any(problem.field == "schedule_id" for problem in command.problems):
+        if command.problems and any(problem.field == "schedule_id" for problem in command.problems):
             reasons = "; ".join(f"{problem.field}: {problem.message}" for problem in command.problems)
             self._reject(step, record, "bad_field", reasons)
             return None
@@ -158,10 +158,11 @@ class Commands:
 
     def _apply(self, step: Step, record: Input, command: Command) -> None:
         found = self._live(step, command.schedule_id) if command.verb not in _ALONE else ()
-        for change in _changes(found, min(record.appended_at, step.now)):
-            self.apply_change(step, change)  # its instant came first, although nobody was there
-        if _changes(found, step.now):
-            found = self._live(step, command.schedule_id)
+        if found:
+            for change in _changes(found, min(record.appended_at, step.now)):
+                self.apply_change(step, change)  # its instant came first, although nobody was there
+            if _changes(found, step.now):
+                found = self._live(step, command.schedule_id)
         if self._is_outdated(step, command.schedule_id):
             self.replan(step, command.schedule_id, by_calendar)
             found = self._live(step, command.schedule_id)
@@ -283,8 +284,8 @@ class Commands:
             look=look,
             appended_at=appended_at,
             next_version=step.record.deleted_version + 1,
-            debts=_debts(found),
-            backfills=_backfills(found, self._reader.calendars),
+            debts=_debts(found) if found else (),
+            backfills=_backfills(found, self._reader.calendars) if found else (),
             calendars=self._reader.calendars,
             kept_since=kept_since,
         )
@@ -319,8 +320,14 @@ class Commands:
     def _write_history(self, step: Step, command: Command, decision: Decision) -> None:
         if decision.after is None:
             return
+        deleted = decision.effects.delete
         value = wire.revision_to_bytes(
-            decision.after, decision.code, command.command_id or None, step.now, deleted=decision.effects.delete
+            decision.after,
+            decision.code,
+            command.command_id or None,
+            step.now,
+            deleted=deleted,
+            definition=None if deleted else step.definition(decision.after.spec),
         )
         step.emit(self._catalogue.schedule_history, command.schedule_id.encode(), value)
 
@@ -385,7 +392,9 @@ def _too_large(record: Input) -> str | None:
     return f"a command of {size} bytes; at most {MAX_COMMAND_BYTES}: put the data elsewhere and pass a reference"
 
 
-def _urgent_first(commands: Sequence[tuple[Input, Command]]) -> list[tuple[Input, Command]]:
+def _urgent_first(commands: Sequence[tuple[Input, Command]]) -> Sequence[tuple[Input, Command]]:
+    if not any(command.verb in URGENT for _, command in commands):
+        return commands
     first: list[tuple[Input, Command]] = []
     rest: list[tuple[Input, Command]] = []
     waiting: set[str] = set()

@@ -7,8 +7,9 @@ A step is built from the store and the step itself (a schedule changed twice in 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler import wire
@@ -23,6 +24,9 @@ from topics.messages import STEP_HEADER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from msgspec import Raw
+
+    from scheduler.core.model import Spec
     from scheduler.core.record import ShardRecord
     from scheduler.core.zone_marks import ZoneRecord
     from scheduler.shard.horizon import Item, Target
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 Headers = list[tuple[str, bytes]]
 
 
-class Record(NamedTuple):
+class Record(Struct, frozen=True, gc=False):
     """One record to be produced."""
 
     topic: str
@@ -42,7 +46,7 @@ class Record(NamedTuple):
     headers: Headers | None = None
 
 
-class Forward(NamedTuple):
+class Forward(Struct, frozen=True, gc=False):
     """A command that belongs to another partition: copied there by a plain producer before this step commits."""
 
     key: bytes
@@ -51,8 +55,7 @@ class Forward(NamedTuple):
     headers: Headers
 
 
-@dataclass(slots=True)
-class Touched:
+class Touched(Struct, gc=False):
     """A schedule as the step leaves it. `place` is its index key in the store; `due` its new place if it has one."""
 
     schedule: Schedule | None
@@ -91,6 +94,7 @@ class Step:
     looked_to: bytes | None = None  # where that look goes on
     broke: list[str] = field(default_factory=list)  # what schedules broke for, for metrics
     passed: bool = False  # positions or backlogs moved, which is worth committing alone
+    definitions: dict[int, tuple[Spec, Raw]] = field(default_factory=dict)  # printed in this step, by identity
 
     def __post_init__(self) -> None:
         self.headers = [(STEP_HEADER, b"%d" % self.record.step)]
@@ -143,6 +147,13 @@ class Step:
 
     # --- schedules
 
+    def definition(self, spec: Spec) -> Raw:
+        """A definition as it stands inside other values: printed once for history and schedule."""
+        known = self.definitions.get(id(spec))
+        if known is None:
+            known = self.definitions[id(spec)] = spec, wire.spec_value(spec)  # kept, so that its id stays its own
+        return known[1]
+
     def save(self, schedule: Schedule) -> None:
         """The schedule as it now is; the newest save of a step reaches the topic."""
         touched = self.touched[schedule.schedule_id]
@@ -183,7 +194,7 @@ class Step:
     def _write(self, schedule_id: str, touched: Touched) -> None:
         schedule = touched.schedule
         key = keys.schedule(schedule_id)
-        value = None if schedule is None else wire.schedule_to_bytes(schedule)
+        value = None if schedule is None else wire.schedule_to_bytes(schedule, self.definition(schedule.spec))
         self.emit(self.catalogue.schedules, key[1:], value, self.headers)
         if schedule is None or value is None:
             self.batch.delete(key)
@@ -247,10 +258,12 @@ class Reader:
         """Bring schedules and their places into the step."""
         new = [i for i in dict.fromkeys(ids) if i not in step.touched]
         values = self._store.get_many([keys.schedule(i) for i in new])
-        places = self._store.get_many([keys.place(i) for i in new])
-        for schedule_id, value, place in zip(new, values, places, strict=True):
+        # Only a schedule has a place.
+        there = [schedule_id for schedule_id, value in zip(new, values, strict=True) if value is not None]
+        places = dict(zip(there, self._store.get_many([keys.place(i) for i in there]), strict=True))
+        for schedule_id, value in zip(new, values, strict=True):
             schedule = None if value is None else self._floored(bound(wire.schedule_from_bytes(value), self.calendars))
-            step.touched[schedule_id] = Touched(schedule, place)
+            step.touched[schedule_id] = Touched(schedule, places.get(schedule_id))
 
     def definition(self, value: bytes) -> Schedule:
         """A definition of its bytes, to plan with and not to save."""

@@ -45,7 +45,7 @@ from scheduler.wire.live import (
     split_live_key,
     version_of,
 )
-from scheduler.wire.schedules import needle, plan_from_bytes, schedule_from_bytes, schedule_to_bytes
+from scheduler.wire.schedules import needle, plan_from_bytes, schedule_from_bytes, schedule_to_bytes, spec_value
 from scheduler.wire.shards import (
     record_from_bytes,
     record_to_bytes,
@@ -106,6 +106,7 @@ __all__ = [
     "revision_to_bytes",
     "schedule_from_bytes",
     "schedule_to_bytes",
+    "spec_value",
     "split_live_key",
     "split_versioned_key",
     "tenant_faults",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from scheduler.core.calendars import planned_by
 from scheduler.core.identity import tenant_of
@@ -14,6 +14,8 @@ from scheduler.wire.text import instant_text, to_json
 from topics import messages as m
 
 if TYPE_CHECKING:
+    from msgspec import Raw
+
     from scheduler.core.command import Command
     from scheduler.core.decision import Decision
     from scheduler.core.model import Gone, Schedule
@@ -62,8 +64,9 @@ def revision_to_bytes(
     *,
     deleted: bool = False,
     counts: dict[str, int] | None = None,
+    definition: Raw | None = None,
 ) -> bytes:
-    """The value of `scheduler.schedule-history`."""
+    """The value of `scheduler.schedule-history`. `definition`: the schedule's `spec_value`, if at hand."""
     return to_json(
         m.Revision(
             schedule_id=schedule.schedule_id,
@@ -77,7 +80,7 @@ def revision_to_bytes(
             command_id=command_id,
             actor=schedule.actor,
             reason=schedule.reason,
-            spec=None if deleted else spec_value(schedule.spec),
+            spec=None if deleted else cast("m.Spec", definition or spec_value(schedule.spec)),
             calendar_version=planned_by(schedule.spec.trigger) or None,
             counts=counts or {},
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -24,19 +25,19 @@ from scheduler.core.model import (
     State,
 )
 from scheduler.core.time import format_instant, parse_instant
-from scheduler.core.trigger import Trigger, parse_trigger
+from scheduler.core.trigger import Every, Trigger, parse_trigger
 from scheduler.core.unplannable import Unplannable
 from scheduler.wire.text import instant_at, instant_or_none, instant_text, plain, to_json, unreadable
 from topics import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable
+    from collections.abc import Collection
 
 _schedule = msgspec.json.Decoder(m.Schedule).decode
 
 
-def schedule_to_bytes(schedule: Schedule) -> bytes:
-    """The value of `scheduler.schedules`, which is also the store's."""
+def schedule_to_bytes(schedule: Schedule, definition: Raw | None = None) -> bytes:
+    """The value of `scheduler.schedules`, which is also the store's. `definition`: its `spec_value`, if at hand."""
     return to_json(
         m.Schedule(
             schedule_id=schedule.schedule_id,
@@ -48,7 +49,7 @@ def schedule_to_bytes(schedule: Schedule) -> bytes:
             updated_at=format_instant(schedule.updated_at),
             effective_at=format_instant(schedule.effective_at),
             floor=instant_text(schedule.floor) if schedule.floor != schedule.effective_at else None,
-            spec=spec_value(schedule.spec),
+            spec=cast("m.Spec", definition or spec_value(schedule.spec)),
             completed_at=instant_text(schedule.completed_at),
             broken_reason=schedule.broken_reason,
             actor=schedule.actor,
@@ -78,7 +79,7 @@ def plan_from_bytes(value: bytes) -> Schedule:
         raise unreadable("a schedule record", fault, value) from fault
 
 
-class _Plan(msgspec.Struct):
+class _Plan(msgspec.Struct, gc=False):
     """A schedule record as far as planning needs it."""
 
     schedule_id: str
@@ -124,20 +125,19 @@ def _schedule_of(record: m.Schedule | _Plan, recent: tuple[Answer, ...], older: 
 _STATES = {state.value: state for state in State}
 
 
-def spec_value(spec: Spec) -> Any:
+def spec_value(spec: Spec) -> Raw:
     """A definition as it stands inside other values. Defaults are left out: it says no more than its producer did."""
-    return _new_spec_value(spec) if spec.payload and len(spec.payload) > _LONG else _kept_spec_value(spec)
+    text = _printed(_all_but_payload(spec))
+    return Raw(text if spec.payload is None else b'%b,"payload":%b}' % (text[:-1], spec.payload))
 
 
-_LONG = 1024  # bytes of payload that are not worth their memory in a cache
-
-
-def _new_spec_value(spec: Spec) -> Any:
-    fields: dict[str, object] = {"trigger": Raw(_trigger_bytes(cast("Hashable", spec.trigger)))}
-    for name, usual in _PLAIN:
-        value = getattr(spec, name)
-        if value is not usual and value != usual:
-            fields[name] = value
+# Those who send many definitions send few that differ in more than the payload.
+@lru_cache(maxsize=2048)
+def _printed(values: tuple[Any, ...]) -> bytes:
+    """A definition without its payload. There is a field before it at all times: the trigger."""
+    spec = Spec(**dict(zip(_SPEC_FIELDS, values, strict=True)))
+    fields: dict[str, object] = {"trigger": Raw(to_json(spec.trigger.to_wire()))}
+    fields |= {name: value for name in _PLAIN if (value := getattr(spec, name)) != getattr(_USUAL, name)}
     if spec.start is not None:
         fields["start"] = format_instant(spec.start)
     if spec.end is not None:
@@ -152,24 +152,18 @@ def _new_spec_value(spec: Spec) -> Any:
         fields["max_lateness_ms"] = spec.max_lateness_ms
     if spec.retry is not None:
         fields["retry"] = dict(zip(_RETRY, spec.retry, strict=True))
-    if spec.payload is not None:
-        fields["payload"] = Raw(spec.payload)
     if spec.labels:
         fields["labels"] = dict(spec.labels)
-    return Raw(to_json(fields))
+    return to_json(fields)
 
 
-# A new definition is written twice in its step: as history, and as the schedule when the step is sealed.
-_kept_spec_value = lru_cache(maxsize=4096)(_new_spec_value)
-
-
+_SPEC_FIELDS = tuple(name for name in Spec.__struct_fields__ if name != "payload")
+_all_but_payload = attrgetter(*_SPEC_FIELDS)
+_USUAL = Spec(trigger=Every(1000, 0))
 # Fields that look the same inside and outside, with their defaults.
-_PLAIN = tuple(
-    (name, Spec.__struct_defaults__[Spec.__struct_fields__.index(name) - len(Spec.__struct_fields__)])
-    for name in (
-        "calendar", "roll", "lane", "window_ms", "overlap", "tracking", "timeout_ms", "deadline_ms", "handler", "owner",
-        "description", "impact", "runbook",
-    )
+_PLAIN = (
+    "calendar", "roll", "lane", "window_ms", "overlap", "tracking", "timeout_ms", "deadline_ms", "handler", "owner",
+    "description", "impact", "runbook",
 )  # fmt: skip
 _RETRY = ("max_attempts", "base_ms", "cap_ms")
 
@@ -214,11 +208,6 @@ def _misfire(given: Any) -> Misfire:
 
 
 _MISFIRES = {kind.value: Misfire(kind) for kind in (MisfireKind.FIRE_ONCE, MisfireKind.SKIP)}
-
-
-@lru_cache(maxsize=4096)
-def _trigger_bytes(trigger: Any) -> bytes:  # a Trigger: the protocol does not say that it hashes
-    return to_json(trigger.to_wire())
 
 
 def _trigger_from_wire(raw: bytes, schedule_id: str) -> Trigger:
