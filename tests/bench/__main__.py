@@ -66,6 +66,7 @@ LONG = (
     Bench("durability", "--count 100000", 1800),
     Bench("bulk", "--count 100000", 600),
     Bench("repartition", "--count 100000", 900),
+    Bench("takeover", "--kills 50 --stops 10", 3600),
 )
 
 
@@ -78,7 +79,11 @@ def run(bench: Bench, seconds: float) -> tuple[dict[str, Any], float]:
         out, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)  # so that it ends what it started
-        process.communicate(timeout=END_S)
+        try:
+            process.communicate(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
         return _none(bench, f"not within {seconds:.0f} s"), time.monotonic() - began
     lines = out.strip().splitlines()
     try:
@@ -110,10 +115,10 @@ def main() -> int:
                 result, took = run(bench, min(bench.seconds, left))
             print(json.dumps(result), flush=True)
             file.write(json.dumps(result) + "\n")
+            file.flush()
             rows.append(Row(bench.module, bench.arguments, result, took))
-    text = table(rows)
-    (FOLDER / "results.md").write_text(text)
-    print(f"\n{text}")
+            (FOLDER / "results.md").write_text(table(rows))  # each time: a run cut short leaves what it has
+    print(f"\n{table(rows)}")
     return sum(row.failed for row in rows)
 
 
