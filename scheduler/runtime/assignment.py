@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
 BATCH = 5_000
+BUSY = 50  # records of a turn after which the next one gathers
+GATHER_S = 0.01  # less than the shards wait to join steps
 POLL_S = 0.1
 INBOX_HIGH = 20_000  # records waiting for a shard beyond which its partition is paused
 INBOX_LOW = 5_000
@@ -57,6 +59,7 @@ class Assignment:
         self._closing: dict[int, ShardTask] = {}
         self._paused: set[int] = set()
         self._leaving = False
+        self._is_busy = False
         self._asking: list[ShardTask] | None = None  # whom the answer to the commit under way concerns
         self._asked_at = 0.0
 
@@ -69,7 +72,9 @@ class Assignment:
         messages: list[Message] = []
         first = self._consumer.poll(POLL_S)
         if first is not None:
-            messages = [first, *self._consumer.consume(BATCH, 0)]
+            # While many come, wait for some more: each turn costs as much as reading a dozen.
+            messages = [first, *self._consumer.consume(BATCH, GATHER_S if self._is_busy else 0)]
+        self._is_busy = len(messages) >= BUSY
         self._feed(messages)
         for number, task in self.tasks.items():
             if task.seek_to is not None:
@@ -151,7 +156,10 @@ class Assignment:
             error = message.error()
             number = message.partition()
             if error is None:
-                by_shard.setdefault(number or 0, []).append(_input(message))
+                found = by_shard.get(number or 0)
+                if found is None:
+                    found = by_shard[number or 0] = []
+                found.append(_input(message))
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
                 ended.append(number or 0)
             elif error.fatal():
@@ -178,13 +186,13 @@ class Assignment:
         self._paused.discard(number)
 
     def _throttle(self, number: int, task: ShardTask) -> None:
-        partition = [TopicPartition(self._topic, number)]
-        if task.waiting > INBOX_HIGH and number not in self._paused:
-            self._consumer.pause(partition)
+        if number in self._paused:
+            if task.waiting < INBOX_LOW:
+                self._consumer.resume([TopicPartition(self._topic, number)])
+                self._paused.discard(number)
+        elif task.waiting > INBOX_HIGH:
+            self._consumer.pause([TopicPartition(self._topic, number)])
             self._paused.add(number)
-        elif task.waiting < INBOX_LOW and number in self._paused:
-            self._consumer.resume(partition)
-            self._paused.discard(number)
 
     # --- offsets
 
@@ -222,7 +230,7 @@ class Assignment:
 
 
 def _input(message: Message) -> Input:
-    forwarded = header(message, FORWARDED_HEADER)
+    forwarded = header(message, FORWARDED_HEADER) if message.headers() else None
     appended = message.timestamp()[1]
     return Input(
         message.partition() or 0,

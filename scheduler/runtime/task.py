@@ -130,9 +130,10 @@ class ShardTask:
         """Hand over records read after the last seek. Older ones, by whatever way they came, are not applied again."""
         with self._wake:
             if self._feeding:
+                if not self._inbox:  # or it knows that there is something, and rests until the next step may begin
+                    self._wake.notify()
                 self._inbox.extend(one for one in inputs if one.offset >= self._next)
                 self._next = max(self._next, inputs[-1].offset + 1)
-                self._wake.notify()
 
     def sought(self, offset: int) -> None:
         """The consumer now reads from `offset`; of no use if the shard has begun anew meanwhile."""
@@ -145,7 +146,7 @@ class ShardTask:
     def reached_end(self) -> None:
         """The command partition holds nothing more for now."""
         with self._wake:
-            if self._feeding:
+            if self._feeding and not self._caught_up:
                 self._caught_up = True
                 self._wake.notify()
 
