@@ -61,11 +61,12 @@ class Process:
         settings = self._settings
         self_test()
         catalogue = settings.catalogue()
+        outside = Outside(settings)
+        _ = outside.plain  # finds the brokers, which takes it half a second, while we look at the topics
         cluster = check_topics(settings, catalogue)
         telemetry = Telemetry()
         system = SystemClock()
         clock = self._clock = DueClock(system)
-        outside = Outside(settings)
         name = f"{settings.node_id}-{self._index}"
         probe = Probe(outside, catalogue.clock, name, clock, system)
         watch = ClockWatch(clock, telemetry)

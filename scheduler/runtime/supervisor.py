@@ -67,8 +67,9 @@ class Supervisor:
             signal.signal(number, self.stop)
         code = 0
         try:
-            while not self._stop.wait(LOOK_S) and code == 0:
+            while not self._stop.is_set() and code == 0:
                 code = self._look()
+                self._stop.wait(LOOK_S)
         finally:
             self._stop_all()
         return code
