@@ -200,7 +200,10 @@ class Standbys:
 
     def _read(self, consumer: Consumer, now: int) -> None:
         messages: dict[int, list[Message]] = {number: [] for number in self._followed}
-        for message in consumer.consume(BATCH, 0):
+        read = consumer.consume(BATCH, 0)
+        if len(read) == BATCH:
+            self._read_at = 0.0  # there is more: go on at the next turn
+        for message in read:
             if message.partition() in messages:
                 messages[message.partition() or 0].append(message)
             elif message.error() is not None:
@@ -294,7 +297,7 @@ class Standbys:
             self._failed(number, fault)
 
     def _failed(self, number: int, fault: Exception) -> None:
-        if isinstance(fault, Outlived) and number in self._followed:
+        if isinstance(fault, Outlived):
             self._let_go(number, destroy=True)
             event("standby_outlived", logging.WARNING, shard=number, text=str(fault))
             self._try_at[number] = self._monotonic()

@@ -65,7 +65,7 @@ def read(bootstrap: str, topics: dict[str, int], stop: Event, out: Queue[Any]) -
         {
             "bootstrap.servers": bootstrap, "group.id": f"bench-{os.getpid()}", "isolation.level": "read_committed",
             "enable.auto.commit": False, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 200,
-            "fetch.min.bytes": 100_000,
+            "fetch.min.bytes": 100_000, "log_level": 0,
         }
     )  # fmt: skip
     consumer.assign([TopicPartition(t, p, 0) for t, n in topics.items() for p in range(n)])
