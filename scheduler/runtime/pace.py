@@ -1,9 +1,10 @@
 """Who may do what nobody waits for: advance fired entries, complete finished schedules, forget old ones.
 
 None of it is urgent, all of it costs a processor that producing, the brokers and the readers want at the instant. So it
-rests while any shard of the process has much to fire; it is done by one shard at a time, which the interpreter allows
-to only one anyhow; and it keeps to a share of a processor. The longer it has waited the larger its share, up to the
-whole, and in the end it goes before what is due: a load that never ends is kept up with, a burst is not disturbed.
+rests while any shard of the process has much to fire, and a little longer, until the readers have it; it is done by one
+shard at a time, which the interpreter allows to only one anyhow; and it keeps to a share of a processor. The longer it
+has waited the larger its share, up to the whole, and in the end it goes before what is due: a load that never ends is
+kept up with, a burst is not disturbed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 SHARE = 0.25  # of a processor, at first
 WHOLE_AFTER_S = 30.0  # without ever having been done with it: then without rest
 PATIENCE_S = 10.0  # so long it gives way to what is due
+QUIET_S = 2.0  # after that, for the brokers and the readers
 
 
 class Pace:
@@ -32,12 +34,14 @@ class Pace:
         self._holder: int | None = None
         self._began = 0.0
         self._rest_until = 0.0
+        self._quiet_until = 0.0
 
     def press(self, shard: int, *, is_pressed: bool) -> None:
         """Whether this shard has more to fire than it can at once."""
         if is_pressed != (shard in self._pressed):
             with self._lock:
                 (self._pressed.add if is_pressed else self._pressed.discard)(shard)
+                self._quiet_until = self._clock() + QUIET_S
 
     def turn(self, shard: int, *, has_chores: bool) -> bool:
         """Whether the shard may do a slice of its chores now; `done` follows the slice."""
@@ -47,7 +51,8 @@ class Pace:
                 self._since.pop(shard, None)
                 return not self._pressed
             waited = now - self._since.setdefault(shard, now)
-            if self._holder is not None or now < self._rest_until or (self._pressed and waited < PATIENCE_S):
+            gives_way = waited < PATIENCE_S and (self._pressed or now < self._quiet_until)
+            if gives_way or self._holder is not None or now < self._rest_until:
                 return False
             self._holder = shard
             self._began = self._cpu()
@@ -73,4 +78,4 @@ class Pace:
     @property
     def rest(self) -> float:
         """Seconds until it is worth asking again."""
-        return max(0.005, self._rest_until - self._clock())
+        return max(0.005, max(self._rest_until, self._quiet_until) - self._clock())
