@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -263,7 +263,7 @@ class Horizon:
         main = self._main
         taken = main[: bisect_right(main, bound, 0, min(limit, len(main)), key=_key_of)]
         if self._side and self._side[0].key <= bound:
-            side = list(self._side.irange_key(None, bound))[:limit]
+            side = list(islice(self._side.irange_key(None, bound), limit))
             taken = sorted(taken + side, key=_key_of)[:limit]
         return taken
 
@@ -279,10 +279,13 @@ class Horizon:
         if len(main) >= count and main[count - 1] is items[-1]:
             del main[:count]  # so all of them are its first ones
         else:
-            side = set(map(id, items)).difference(map(id, main[:count]))
+            ahead = set(map(id, main[:count]))
+            side = [item for item in items if id(item) not in ahead]
             del main[: count - len(side)]
-            for item in items:
-                if id(item) in side:
+            if self._side[0] is side[0] and self._side[len(side) - 1] is side[-1]:
+                del self._side[: len(side)]
+            else:
+                for item in side:
                     self._side.remove(item)
         self.bytes -= sum(map(len, map(_VALUE, items))) + count * ITEM_OVERHEAD
         self._spent.extend(map(_ENTRY, items))
