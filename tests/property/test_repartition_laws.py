@@ -92,7 +92,7 @@ def live(driver: Driver, life: Sequence[tuple[str, int]], specs: Mapping[str, di
 
 def restored(driver: Driver) -> MemoryStore:
     store = MemoryStore()
-    restore(driver.topics, store, driver.catalogue, number=driver.number)
+    restore(driver.topics, store, driver.catalogue, driver.calendars, number=driver.number)
     return store
 
 
@@ -105,7 +105,7 @@ def fenced(driver: Driver, at: int) -> Old:
     step.seal()
     driver.kill()
     driver.publish(step)
-    return Old(driver.number, restored(driver))
+    return Old(driver.number, restored(driver), driver.calendars)
 
 
 def fill(olds: Sequence[Old], cut: Cutover, former: Catalogue, new: Catalogue) -> tuple[list[Topics], list[Tally]]:
@@ -246,3 +246,25 @@ def outcome(driver: Driver) -> Counter[tuple[Any, ...]]:
     for record in driver.occurrences():
         found[record["state"], record["reason"], record["schedule_id"]] += record.get("count", 1)
     return found
+
+
+def test_a_floor_tells_later_what_a_calendar_took_away() -> None:
+    """The floor is the last nominal that was decided: a day that the calendar removed behind it has its record."""
+    former, new = Catalogue(shards=2), Catalogue(shards=1)
+    closed = {"exclude_dates": ["2026-01-03"]}
+    names = {partition_for(name.encode(), 2): name for name in NAMES}
+    drivers = [Driver(catalogue=former, number=number) for number in (0, 1)]
+    for driver in drivers:
+        driver.calendar("office", 1, **closed)
+        driver.create(names[driver.number], trigger={"cron": "0 12 * * *", "zone": "UTC"}, calendar="office")
+    drivers[0].kill()  # owes 1 January since then, so the new cursor lies before everything the other has decided
+    drivers[1].leap("2026-01-02T18:00:00Z")
+    olds = [fenced(driver, drivers[1].now) for driver in drivers]
+    topics, _ = fill(olds, cutover(olds, ""), former, new)
+    moved = Driver(now=drivers[1].now, catalogue=new)
+    moved.topics, moved.calendars = topics[0], drivers[1].calendars
+    moved.restart(wipe=True)
+    moved.leap("2026-01-04T18:00:00Z")
+    assert moved.clocks(names[1]) == ["12:00:00"], "of 4 January alone"
+    gone = [(o["schedule_id"], o["state"], o["reason"]) for o in moved.occurrences("suppressed")]
+    assert sorted(gone) == sorted((name, "suppressed", "calendar") for name in names.values())
