@@ -222,6 +222,23 @@ def test_reading_a_compacted_topic_ends_at_its_end_and_skips_what_was_aborted(
     assert [value for key, value, _, _ in only if key == b"a/1"] == [b"{}", b'{"v":2}']
 
 
+def test_partitions_are_read_one_by_one_when_asked(
+    broker: BrokerUnderTest, catalogue: Catalogue, kafka: dict[str, str]
+) -> None:
+    """Each to its end before the next begins, with the same records as all at once."""
+    topic = catalogue.schedules
+    keys = [b"a/%d" % number for number in range(40)]
+    for half in (keys[:20], keys[20:]):
+        _write(broker, topic, abort=False, records=[(key, b"{}") for key in half])
+    _write(broker, topic, abort=True, records=[(b"a/0", b"aborted")])
+    read = list(read_compacted(kafka, topic, one_by_one=True))
+    numbers = [number for _, _, number, _ in read]
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) == SHARDS
+    assert sorted(read) == sorted(read_compacted(kafka, topic))
+    assert {key for key, _, _, _ in read} == set(keys)
+
+
 def test_following_shows_what_is_committed_from_now_on(
     broker: BrokerUnderTest, catalogue: Catalogue, kafka: dict[str, str]
 ) -> None:
