@@ -9,15 +9,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from scheduler import wire
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import changelog_consumer, transactional_producer
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import Transaction
-from scheduler.shard import keys
-from scheduler.shard.rebuild import ORDER
+from scheduler.shard.rebuild import ORDER, stored_record
 from scheduler.state.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -50,8 +48,7 @@ def look(settings: Settings, shard: int) -> ShardRecord | None:
                 raise
             time.sleep(0.1)  # a topic just made has no leader yet
             continue
-        stored = store.get(keys.RECORD)
-        return None if stored is None else wire.record_from_bytes(stored)
+        return stored_record(store)
 
 
 class Hold:

@@ -193,6 +193,12 @@ class Rebuild:
         return self._floors
 
 
+def stored_record(store: Store) -> ShardRecord | None:
+    """The shard record; None in an empty store."""
+    value = store.get(keys.RECORD)
+    return None if value is None else wire.record_from_bytes(value)
+
+
 def stored_floors(store: Store) -> dict[str, int]:
     """The floors among the live records, by schedule."""
     floors = {}

@@ -31,7 +31,7 @@ from scheduler.core.record import Move, ShardRecord
 from scheduler.core.zone_marks import ZoneRecord
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
-from scheduler.shard.rebuild import stored_floors
+from scheduler.shard.rebuild import stored_floors, stored_record
 from scheduler.shard.step import Step, floored, place_of, standing
 from scheduler.state.store import MemoryStore
 from topics import catalog
@@ -54,8 +54,7 @@ class Old:
     def __init__(self, number: int, store: Store, calendars: Calendars = NO_CALENDARS) -> None:
         self.store = store
         self.calendars = calendars
-        stored = store.get(keys.RECORD)
-        self.record = ShardRecord(shard=number) if stored is None else wire.record_from_bytes(stored)
+        self.record = stored_record(store) or ShardRecord(shard=number)
         zones = store.get(keys.ZONES)
         self.zones = ZoneRecord() if zones is None else wire.zones_from_bytes(zones)
 
