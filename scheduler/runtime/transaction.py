@@ -75,7 +75,7 @@ class Transaction:
                     seconds *= 2
             else:
                 return
-        self._patiently(self._producer.init_transactions, INIT_S, "init_transactions")
+        self._patiently(self._producer.init_transactions, end.left(), "init_transactions")
 
     def commit(self, step: Step) -> float:
         """Commit one step; returns the seconds it took. Raises Fenced or Retriable, after which nothing is known.
