@@ -60,14 +60,6 @@ class Restore:
         self.foreign = 0
         self.commands_end = 0  # of the command topic, once the shard was ours: commands up to here go before catch-up
 
-    def connect(self) -> None:
-        """Begin to find the brokers, in the background; what there is to read is asked later."""
-        partitions = [self._partition(topic, 0) for topic in ORDER]
-        # Never at a logical offset: the client looks it up later, perhaps again, and goes there although it has been
-        # assigned elsewhere meanwhile: to the end, say, past everything that is to be restored.
-        self._consumer.assign(partitions)
-        self._consumer.pause(partitions)
-
     def close(self) -> None:
         """Let go of the brokers; `run` and `look` do so themselves."""
         if not self._closed:
@@ -178,9 +170,9 @@ class Restore:
         unread = {topic: high for topic, (start, high) in spans.items() if start < high}
         if not unread:
             return
-        partitions = [self._partition(topic, spans[topic][0]) for topic in unread]
-        self._consumer.assign(partitions)
-        self._consumer.resume(partitions)  # from the pause of `connect`
+        # Never paused before and never at a logical offset: the client would wait a second after the resume, and would
+        # go to where such an offset was found, whatever it was assigned meanwhile.
+        self._consumer.assign([self._partition(topic, spans[topic][0]) for topic in unread])
         silent = 0.0
         while unread:
             if self._stopped():

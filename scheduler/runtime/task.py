@@ -266,7 +266,6 @@ class ShardTask:
         )
         consumer = outside.changelog_consumer()
         with closing(Restore(consumer, around.settings.namespace, self.number, lambda: self._closing)) as restore:
-            restore.connect()  # while we wait for the coordinator
             transaction.init()
             inited = self._monotonic()
             now = self._time()

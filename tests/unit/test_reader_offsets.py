@@ -10,9 +10,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from scheduler.config import Settings
+from scheduler.errors import Retriable
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.outside import Outside
 from scheduler.runtime.restore import Restore
@@ -42,12 +44,13 @@ class Calls:
         return lambda *_, **__: self
 
 
-def test_a_restore_connects_at_a_definite_offset_and_reads_nothing_yet() -> None:
-    """All three topics, paused."""
+def test_a_restore_reads_from_definite_offsets_and_never_after_a_pause() -> None:
+    """After a resume the client waits for a second: most of a takeover."""
     consumer = Calls()
-    Restore(consumer, "", 0, lambda: False).connect()  # type: ignore[arg-type]
-    assert consumer.offsets == [0, 0, 0]
-    assert consumer.paused == {"scheduler.shards", "scheduler.live", "scheduler.schedules"}
+    with pytest.raises(Retriable):
+        list(Restore(consumer, "", 0, lambda: True)._records({"scheduler.live": (3, 9)}))  # type: ignore[arg-type]
+    assert consumer.offsets == [3]
+    assert consumer.paused == set()
 
 
 def test_shards_that_come_are_assigned_at_a_definite_offset() -> None:
