@@ -7,6 +7,7 @@ Every input record is accounted for: answered on the reply topic, forwarded to t
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Raw, Struct
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 _SOURCE = re.compile(r"\d{1,10}-\d{1,20}", re.ASCII)
 _ALONE = frozenset({"create", "trigger", "preview"})  # verbs to which it does not matter what else is owed
+MANY = 20  # commands of a step from which it is worth while to know who owes at all
+FEW = 200  # live records that are read for it: as cheap as looking for those of ten schedules
 URGENT = frozenset({"pause", "cancel"})
 MAX_COMMAND_BYTES = 256 * 1024  # whatever is made of a command (copy, answer, change put off) must fit a Kafka record
 KEPT_MARGIN_MS = 3_600_000  # a backfill must find out what ran before the dispatch topics forget it
@@ -74,6 +77,8 @@ class Commands:
             if command is not None:
                 commands.append((record, command))
         self._reader.touch(step, (command.schedule_id for _, command in commands))
+        if sum(command.verb not in _ALONE for _, command in commands) >= MANY:
+            step.owners = self._owners()
         for record, command in _urgent_first(commands):
             self._apply(step, record, command)
 
@@ -290,10 +295,16 @@ class Commands:
             kept_since=kept_since,
         )
 
+    def _owners(self) -> frozenset[str] | None:
+        """All who have live records, if these are few; None if they are not."""
+        found = list(islice(self._store.keys(keys.LIVE, keys.after_prefix(keys.LIVE)), FEW + 1))
+        return None if len(found) > FEW else frozenset(keys.owner_of(key) for key in found)
+
     def _live(self, step: Step, owner: str) -> tuple[_Owed, ...]:
         """The live records of a schedule as this step leaves them, its floor left out."""
         start, end = keys.live_of(owner)
-        found: dict[bytes, bytes | None] = dict(self._store.items(start, end))
+        owes = step.owners is None or owner in step.owners
+        found: dict[bytes, bytes | None] = dict(self._store.items(start, end)) if owes else {}
         if owner in step.debtors:
             found |= {key: value for key, value in step.batch.ops.items() if start <= key < end}
         records = [

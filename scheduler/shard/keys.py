@@ -55,6 +55,11 @@ def live_topic_key(key: bytes) -> bytes:
     return kind + b":" + owner + b":" + name
 
 
+def owner_of(key: bytes) -> str:
+    """Whose live record stands under a store key."""
+    return key[1 : key.index(_SEPARATOR)].decode()
+
+
 def live_of(owner: str) -> tuple[bytes, bytes]:
     """The range of all live records of one owner."""
     start = LIVE + owner.encode() + _SEPARATOR

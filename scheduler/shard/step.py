@@ -80,6 +80,7 @@ class Step:
     batch: Batch = field(default_factory=Batch)
     touched: dict[str, Touched] = field(default_factory=dict)
     floors: dict[str, int | None] = field(default_factory=dict)
+    owners: frozenset[str] | None = None  # all who have live records in the store, if the step knows them
     debtors: set[str] = field(default_factory=set)  # owners whose live records this step changes
     sent: list[tuple[str, int]] = field(default_factory=list)  # origin, available_at of single dispatches: for metrics
     relisted: set[bytes] = field(default_factory=set)  # prefixes of the indexes of live records this step changes
