@@ -340,7 +340,8 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "sequence": "counts up by one with each probe of the process",
         "tz_version": "the zone tables the process has: one with newer ones waits until no older one is left",
         "format": "the record format the process writes: one with a newer one waits until no older one is left",
-        "waits": "the process owns no shards yet, because of others with another record format or older zone tables",
+        "waits": "the process owns no shards yet, because of others with another record format or older zone tables, "
+        "or it is leaving",
     },
 }
 

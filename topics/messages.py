@@ -413,4 +413,4 @@ class ClockProbe(Message):
     sequence: int
     tz_version: str = ""
     format: int = 1  # the record format it writes
-    waits: bool = False  # it owns no shard yet, because of somebody with other tables or records
+    waits: bool = False  # it owns no shards: because of somebody with other tables or records, or it leaves

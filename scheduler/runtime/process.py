@@ -98,6 +98,7 @@ class Process:
                     event("parent_gone", logging.WARNING)
                     break
         finally:
+            probe.waits = True  # whoever waits for us may take over while we still fire
             drained = assignment.close(STOP_S)
             standbys.stop()
             probe.stop()
