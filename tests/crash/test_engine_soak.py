@@ -36,6 +36,7 @@ SCHEDULES = int(os.environ.get("SOAK_SCHEDULES", "1000"))
 COMMANDS = int(os.environ.get("SOAK_COMMANDS", "200"))
 SHARDS = 8
 SESSION_S = 2.5
+NO_BROKER = 3  # exit code
 TWO_HOURS_MS = 7_200_000
 OFFSET_COMMIT, HEARTBEAT, ADD_PARTITIONS, END_TXN = 8, 12, 24, 26
 
@@ -57,6 +58,7 @@ class Chaos:
             self.kill: 8, self.freeze: 4, self.replan: 2, self.cut: 3, self.lose: 3, self.step_clock: 2,
             self.kill_broker: 1, self.kill_all: 1,
         }  # fmt: skip
+        self._revive()
         failure = self._chance.choices(list(failures), weights=list(failures.values()))[0]
         self.counts[failure.__name__] += 1
         failure()
@@ -73,6 +75,11 @@ class Chaos:
             return  # it is already gone, and not started again yet
         if not node.supervised:
             self._start(node)
+
+    def _revive(self) -> None:
+        """One that found no broker when it started has ended, and has no supervisor."""
+        if not self._nodes[-1].runs():
+            self._start(self._nodes[-1])
 
     def _start(self, node: Node) -> None:
         node.start(lies=None if node.supervised else self._lies.path)
@@ -100,7 +107,8 @@ class Chaos:
     def replan(self) -> None:
         """A planned stop and a start."""
         node = self._chance.choice(self._nodes)
-        assert node.stop() == [0], node.words()
+        codes = node.stop()
+        assert codes in ([0], [NO_BROKER]) if node is self._nodes[-1] else codes == [0], node.words()
         self._start(node)
 
     def cut(self) -> None:
@@ -126,6 +134,7 @@ class Chaos:
         for api in (END_TXN, ADD_PARTITIONS, HEARTBEAT, OFFSET_COMMIT):
             self._proxy.lose(api, 0, hang_up=False)
         self._lies.tell()
+        self._revive()
         await_ready(*self._nodes, seconds=120)
 
 

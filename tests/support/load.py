@@ -36,7 +36,7 @@ class Load:
         self._cluster = cluster
         self._per_s = per_s
         self._chance = random.Random(seed)
-        first = now_ms() + 5_000 + 3 * schedules  # creating them takes time, on a busy machine more
+        first = now_ms() + 8_000 + 6 * schedules  # creating them takes time, on a busy machine more
         self.seconds = seconds
         self.steady = beats(schedules, first, seconds, "steady")
         self.held = beats(max(2, schedules // 20), first, seconds, "held") if per_s else []
