@@ -20,6 +20,7 @@ from scheduler.runtime.transaction import Transaction
 from scheduler.shard.rebuild import Rebuild
 from scheduler.shard.shard import Shard
 from scheduler.state.rocks import RocksStore
+from tests.crash.bugs import infest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,6 +146,7 @@ POINTS: dict[str, Callable[[Fuse], None]] = {
 
 def run(arguments: list[str]) -> None:
     """Point, count, signal, then the product's own arguments."""
+    infest()
     point, nth, number, *rest = arguments
     POINTS[point](Fuse(int(nth), signal.Signals[number]))
     main(rest, prog_name="scheduler")

@@ -1,13 +1,14 @@
 """SIGKILL at every point of a step and of a start: read-committed consumers see each occurrence once, none early.
 
 One scheduler lives through a chain of kills while its schedules fire every second; the expected set is arithmetic
-(`tests/support/verifier.py`). A process is killed by itself at the point (`tests/crash/child.py`), so the point is
+(`tests/support/ledger.py`). A process is killed by itself at the point (`tests/crash/child.py`), so the point is
 exact, and the next process takes over.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from typing import TYPE_CHECKING
@@ -16,8 +17,10 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support.commands import create
+from tests.support.load import Load
 from tests.support.node import Cluster, await_ready
-from tests.support.verifier import Beat, Dispatches, Reader, beats, judge, now_ms
+from tests.support.verifier import Beat, Dispatches, Reader, now_ms
+from tests.support.witness import Witness
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -25,28 +28,31 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
-A_KILL_S = 4  # what a kill and a take-over cost: the session has to run out and shards to open
+A_KILL_S = int(
+    os.environ.get("A_KILL_S", "5")
+)  # what a kill and a take-over cost: the session has to run out and shards to open
 COLD = frozenset({"in_restore"})  # points that are only reached when there is something to restore
 
 
-def live_through(cluster: Cluster, points: Sequence[tuple[str, int]]) -> None:
-    """Kill at each of the points in turn while schedules fire, then let the rest fire in peace, and judge."""
+def live_through(cluster: Cluster, points: Sequence[tuple[str, int]], schedules: int = 40, per_s: int = 20) -> None:
+    """Kill at each of the points in turn while schedules fire and commands come, then let the rest be in peace."""
     node = cluster.node().start()
     await_ready(node)
-    expected = create(cluster, beats(8, now_ms() + 3_000, A_KILL_S * len(points) + 4))
-    with Dispatches(cluster) as dispatches:
-        dispatches.await_count(8, words=node.words)
-        node.sigkill()
-        for point in points:
-            if point[0] in COLD:
-                shutil.rmtree(node.data)
-            node.start(crash=point)
-            assert node.await_death() == -signal.SIGKILL, node.words()
-        node.start()
-        dispatches.await_all(expected, A_KILL_S * len(points) + 60, node.words)
+    load = Load(cluster, schedules, A_KILL_S * len(points) + 4, per_s=per_s).create()
+    with Witness(cluster, load.steady, load.held) as witness:
+        with load:
+            witness.await_more(schedules, node.words)
+            node.sigkill()
+            for point in points:
+                if point[0] in COLD:
+                    shutil.rmtree(node.data)
+                node.start(crash=point)
+                assert node.await_death() == -signal.SIGKILL, node.words()
+            node.start()
+        witness.await_all(node.words)
         assert node.stop() == [0]
-        verdict = judge(dispatches.read_to_end(), expected)
-    assert verdict.clean, f"{verdict}\n{node.words(60)}"
+        counts = witness.count()
+    assert counts.clean, f"{counts}\n{node.words(60)}"
 
 
 def test_killed_at_every_point_of_a_step(cluster: Cluster) -> None:
@@ -66,7 +72,7 @@ def test_killed_anywhere_in_a_start(cluster: Cluster) -> None:
     points = [("in_assigned", 1), ("in_init", 2), *(("in_restore", n) for n in range(1, 7)), ("after_restore", 2)]
     points += [(point, n) for point in ("before_produce", "before_commit", "after_commit") for n in (1, 2, 7)]
     points += [(point, n) for point in ("after_store", "in_advance") for n in (1, 2, 7)]
-    live_through(cluster, points)
+    live_through(cluster, points, 1_000, 200)
 
 
 def test_killed_while_forwarding(cluster: Cluster) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from scheduler.cli import main
 from scheduler.runtime.clock import DueClock
+from tests.crash.bugs import infest
 
 
 def lie(path: Path) -> None:
@@ -46,5 +47,6 @@ class Lies:
 
 
 if __name__ == "__main__":
+    infest()
     lie(Path(sys.argv[1]))
     main(sys.argv[2:], prog_name="scheduler")

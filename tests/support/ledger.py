@@ -46,8 +46,8 @@ class Counts:
 
     @property
     def clean(self) -> bool:
-        """Never lost, never twice, never early, never after a pause, each command answered."""
-        wrong = self.lost or self.doubled or self.early or self.strange or self.after
+        """Never lost, never twice, never early, never after a pause, each command answered once."""
+        wrong = self.lost or self.doubled or self.early or self.strange or self.after or self.answered_twice
         return not wrong and self.answered == self.commands
 
     def __str__(self) -> str:
@@ -55,6 +55,7 @@ class Counts:
         text = ", ".join(f"{name} {getattr(self, name)}" for name in names)
         if self.commands:
             text += f", told {self.told}, commands {self.commands}, answered {self.answered}"
+            text += f", twice {self.answered_twice}"
         silences = ", ".join(f"{shard}: {ms / 1000:.1f} s" for shard, ms in sorted(self.silence_ms.items()))
         text += f"; latest {self.latest_ms / 1000:.1f} s; longest silence per shard {silences}"
         return text + (f"; such as {self.examples}" if self.examples else "")

@@ -136,7 +136,8 @@ class Node:
         See `tests/crash/child.py` for the points. With `lies`, such that their clocks lie as that file says.
         `program` is another module to run than `scheduler`.
         """
-        base = [sys.executable, "-m", program or "scheduler"]
+        program = program or ("tests.crash.bugs" if "TEST_BUG" in os.environ else "scheduler")
+        base = [sys.executable, "-m", program]
         if crash is not None:
             base = [sys.executable, "-m", "tests.crash.child", crash[0], str(crash[1]), by]
         if lies is not None:
