@@ -20,7 +20,7 @@
     repartition.py  moving a cluster to another number of shards
     hold.py         a shard held by such a tool         courier.py     what a move copies outside of transactions
 
-What happens when something fails (the crash tests show each):
+What happens when something fails (`ops/failures.md` has the whole table, and which test shows what):
 
     it dies ...                           written            not written   the new owner
     before produce                        nothing            the step      decides the step again
