@@ -164,7 +164,7 @@ def test_random_failures(make_cluster: Callable[..., Cluster], monkeypatch: pyte
                 while time.monotonic() < end:
                     chaos.strike()
             chaos.mend()
-            witness.await_all(words, 120)
+            witness.settle(120)
             codes = [node.stop() for node in nodes]
             counts = witness.count()
         takeovers = sum(len(node.events("shard_ready")) for node in nodes) - SHARDS

@@ -71,6 +71,10 @@ class Witness:
         """
         self._insist({"question": "all", "seconds": seconds}, words)
 
+    def settle(self, seconds: float) -> None:
+        """As `await_all`, whatever comes of it: what is lost will be counted."""
+        self._ask({"question": "all", "seconds": seconds})
+
     def count(self) -> Counts:
         """Read to the end, when nobody writes any more, and count."""
         counts = Counts(**self._ask({"question": "count"}))
