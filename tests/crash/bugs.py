@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from scheduler.cli import main
-from scheduler.errors import SchedulerError
 from scheduler.runtime import kafka
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.clock import DueClock
@@ -113,19 +112,6 @@ def restore_skipped() -> None:
     Restore._read_short = lambda *_: None  # type: ignore[method-assign]
 
 
-def ambiguous_commit_believed() -> None:
-    """A commit without an answer is taken for done, and the shard goes on."""
-    commit = Transaction.commit
-
-    def believing(self: Transaction, step: Step) -> float:
-        try:
-            return commit(self, step)
-        except SchedulerError:
-            return 0.0
-
-    Transaction.commit = believing  # type: ignore[method-assign]
-
-
 def wall_clock() -> None:
     """What is due follows the machine's clock."""
     now = DueClock.now
@@ -136,7 +122,7 @@ BUGS: dict[str, Callable[[], None]] = {
     bug.__name__: bug
     for bug in (
         commit_order_swapped, fencing_off, outside_the_transaction, floor_not_written, shard_record_not_written,
-        positions_from_the_group, restore_skipped, ambiguous_commit_believed, wall_clock,
+        positions_from_the_group, restore_skipped, wall_clock,
     )
 }  # fmt: skip
 
