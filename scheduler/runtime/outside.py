@@ -16,13 +16,13 @@ from scheduler.runtime import kafka, stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from confluent_kafka import Consumer, Producer
 
     from scheduler.config import Settings
     from scheduler.shard.rebuild import Identity
+    from scheduler.state.rocks import RocksStore
     from scheduler.state.store import Store
 
 
@@ -83,7 +83,7 @@ class Outside:
 
     # --- the disk
 
-    def mark(self, folder: Path) -> AbstractContextManager[object]:
+    def mark(self, folder: Path) -> stores.Mark:
         """While it is entered, this node has an owner of the shard whose store is in this folder."""
         return stores.Mark(folder)
 
@@ -92,3 +92,7 @@ class Outside:
     ) -> Store:
         """See `stores.open_store`."""
         return stores.open_store(folder, identity, now, stopped, wipe=wipe)
+
+    def open_standby(self, folder: Path, identity: Identity, now: int, *, wipe: bool = False) -> RocksStore:
+        """See `stores.open_standby`."""
+        return stores.open_standby(folder, identity, now, wipe=wipe)

@@ -25,7 +25,7 @@ from confluent_kafka import TopicPartition
 from scheduler.core.zones import tz_version
 from scheduler.errors import Retriable
 from scheduler.runtime.restore import Outlived, Restore, sorted_by_topic
-from scheduler.runtime.stores import STORE_LIFE_MS, Mark, note_whole, open_standby
+from scheduler.runtime.stores import STORE_LIFE_MS, note_whole
 from scheduler.runtime.telemetry import event
 from scheduler.shard import keys
 from scheduler.shard.rebuild import ORDER, Change, Identity, Rebuild
@@ -136,7 +136,7 @@ class Standbys:
         settings, outside = around.settings, around.outside
         self._monotonic = outside.monotonic
         self._numbers = range(index, settings.shards, settings.processes) if settings.standby else range(0)
-        self._marks = {number: Mark(around.store_path(number)) for number in self._numbers}
+        self._marks = {number: outside.mark(around.store_path(number)) for number in self._numbers}
         self._consumer = outside.changelog_follower() if self._numbers else None
         self._followed: dict[int, Follower] = {}
         self._stores: dict[int, RocksStore] = {}  # of those
@@ -266,13 +266,13 @@ class Standbys:
         s = self._around.settings
         identity = Identity(self._around.cluster, s.namespace, s.shards, number)
         path = self._around.store_path(number)
-        store = open_standby(path, identity, now)
+        store = self._around.outside.open_standby(path, identity, now)
         ours = Rebuild(store, number).record.tz_version
         if ours in ("", tz_version()):
             return store
         # Its places were derived by tables of before; an owner would know from the record, which we are to replace.
         store.close()
-        return open_standby(path, identity, now, wipe=True)
+        return self._around.outside.open_standby(path, identity, now, wipe=True)
 
     def _restore(self, number: int) -> Restore:
         consumer = self._around.outside.changelog_consumer()
