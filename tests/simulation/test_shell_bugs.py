@@ -4,6 +4,7 @@
     the store is written before the commit               a step is missing in a shard's sequence
     transactional ids that are not stable: no fencing    two owners' steps, or an occurrence twice
     a decision's floor is not written                    an occurrence twice after a restore
+    positions taken from the group                       a command answered twice, and otherwise the second time
     no restore                                           everything from the beginning again
     the cursor ahead of the time                         nominals lost
     an unknown outcome taken for a commit                a gap in the steps, or commands without an answer
@@ -21,8 +22,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaException, TopicPartition
 
 from scheduler.errors import Retriable
+from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.transaction import Transaction
 from scheduler.shard import shard as shard_module
@@ -66,6 +69,21 @@ def floor_not_written(patch: Patch) -> None:
         self.floors[schedule_id] = floor
 
     patch.setattr(Step, "put_floor", wrong)
+
+
+def positions_from_the_group(patch: Patch) -> None:
+    def wrong(self: Any, number: int, task: Any, offset: int) -> None:
+        theirs = self._consumer._group.committed.get(number, 0)
+        try:
+            self._consumer.seek(TopicPartition(self._topic, number, theirs))
+        except KafkaException:
+            return
+        task.seek_to = theirs
+        task.sought(theirs)
+        self._consumer.resume([TopicPartition(self._topic, number)])
+        self._paused.discard(number)
+
+    patch.setattr(Assignment, "_seek", wrong)
 
 
 def no_restore(patch: Patch) -> None:
@@ -112,6 +130,7 @@ BUGS: list[tuple[Callable[[Patch], None], dict[str, float], str]] = [
     (store_before_commit, FAULTS, r"commits step \d+ after step"),
     (ids_not_stable, FAULTS, r"commits step \d+ after step|twice"),
     (floor_not_written, OUTAGES, "twice"),
+    (positions_from_the_group, FAULTS, r"is answered|commits step|goes back"),
     (no_restore, FAULTS, r"is answered|commits step"),
     (cursor_ahead, FAULTS, "is lost"),
     (unknown_taken_for_committed, FAULTS, "commits step|has no answer"),
