@@ -68,20 +68,21 @@ class Witness:
         """A transaction is committed."""
         self.transactions += 1
         starts: list[dict[str, Any]] = []
-        held = set(self._held)
+        held = set(self._held)  # and not let go by any answer of this transaction
         for log, entry in txn.entries:
             base = log.topic.removeprefix(self.namespace)
             if base.startswith("dispatch."):
                 starts.append(self._dispatch(entry))
             elif base == "scheduler.replies":
                 self._answer(entry)
+                held &= self._held
             elif base == "scheduler.shards" and entry.key == b"%d" % log.number:
                 self._step(log.number, entry)
             elif base == "scheduler.occurrences":
                 self._tell(entry)
         for fields in starts:
             name = fields["schedule_id"]
-            if fields["origin"] != "manual" and name in held and name in self._held:
+            if fields["origin"] != "manual" and name in held:
                 self.world.violate(f"{fields['occurrence_id']} starts after the answer that nothing would")
 
     def _dispatch(self, entry: Entry) -> dict[str, Any]:
