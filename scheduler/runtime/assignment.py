@@ -102,7 +102,11 @@ class Assignment:
         return all(stopped)
 
     def _hand_over(self) -> None:
+        """From here on nothing of ours may fence a new owner: who does not fire stops, and no proof is given."""
         self._leaving = True
+        for task in self.tasks.values():
+            if task.phase is not Phase.READY:
+                task.close()
         self._consumer.close()
         heartbeat_s = self._around.settings.heartbeat_interval_ms / 1000
         deadline = Deadline(min(LEAVE_MAX_S, LEAVE_S + 1.5 * heartbeat_s), self._monotonic)
@@ -225,7 +229,7 @@ class Assignment:
             event("offsets_refused", logging.WARNING if asking else logging.DEBUG, text=refused.str())
             return
         for task in asking:
-            if self.tasks.get(task.number) is task:
+            if self.tasks.get(task.number) is task and not self._leaving:
                 task.still_assigned()
 
 

@@ -117,7 +117,7 @@ class Turn:
         Our own probes must be on their way already. A broker that does not answer is no reason to wait here: the
         shards meet it next, and try again.
         """
-        probe.waits = True
+        probe.say(waits=True)
         told = False
         for elders in self._listen():
             awaited = elders.awaited()
@@ -127,7 +127,7 @@ class Turn:
                 told = True
                 event("waiting_for_others", logging.WARNING, processes=awaited)
         self._waiting({})
-        probe.waits = False
+        probe.say(waits=False)
         if elders.newer():
             event("newer_tables_elsewhere", logging.ERROR, processes=elders.newer())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import count
 from typing import TYPE_CHECKING
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
@@ -34,7 +35,8 @@ class Probe:
         self._clock, self._system = clock, system
         self._stop = outside.event()
         self._thread = outside.thread(self._run, "clock")
-        self.waits = True  # until this process may own shards
+        self._sequence = count(1)
+        self._waits = True  # until this process may own shards
 
     def start(self) -> None:
         self._thread.start()
@@ -43,17 +45,22 @@ class Probe:
         self._stop.set()
         self._thread.join(PROBE_S * 2)
 
+    def say(self, *, waits: bool) -> None:
+        """Whether this process owns no shards, or soon none; a change is told at once, not with the next probe."""
+        if waits != self._waits:
+            self._waits = waits
+            self._send()
+
     def _run(self) -> None:
-        sequence = 0
         while not self._stop.is_set():
-            sequence += 1
-            self._send(sequence)
+            sequence = self._send()
             # Serves every delivery report of the plain producer, a forwarded command's too.
             deadline = Deadline(0.02 if sequence < FIRST_PROBES else PROBE_S, self._outside.monotonic)
             while (left := deadline.left()) and not self._stop.is_set():
                 self._producer.poll(min(left, 0.2))
 
-    def _send(self, sequence: int) -> None:
+    def _send(self) -> int:
+        sequence = next(self._sequence)
         sent = self._system.monotonic_ms()
 
         def delivered(error: object, message: Message) -> None:
@@ -66,12 +73,13 @@ class Probe:
                 event("probe_failed", logging.ERROR, text=f"{self._topic} has no LogAppendTime: no broker's time in it")
 
         probe = ClockProbe(
-            process=self._name, sequence=sequence, tz_version=tz_version(), format=FORMAT, waits=self.waits
+            process=self._name, sequence=sequence, tz_version=tz_version(), format=FORMAT, waits=self._waits
         )
         try:
             self._producer.produce(self._topic, encode(probe), self._name.encode(), on_delivery=delivered)
         except (BufferError, KafkaException) as fault:
             event("probe_failed", logging.WARNING, text=str(fault))
+        return sequence
 
 
 class ClockWatch:

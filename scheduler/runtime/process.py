@@ -98,7 +98,7 @@ class Process:
                     event("parent_gone", logging.WARNING)
                     break
         finally:
-            probe.waits = True  # whoever waits for us may take over while we still fire
+            probe.say(waits=True)  # whoever waits for us need not wait any longer
             drained = assignment.close(STOP_S)
             standbys.stop()
             probe.stop()

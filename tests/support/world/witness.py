@@ -4,7 +4,7 @@ an occurrence id         is dispatched once
 a dispatch               is appended at or after its `available_at`, which is at or after `scheduled_for`
 after the answer to a pause, cancel or delete    nothing of the schedule starts, until a resume or a create
 a shard's steps          follow each other without gap or repetition; its positions never go back
-a command                has one answer: a repetition of it says the same, as long as the schedule is remembered
+a command                has one answer: a repetition of it says the same, as long as there is a schedule to remember it
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Witness:
         command_id = fields["command_id"]
         assert dict(entry.headers or [])[COMMAND_ID_HEADER] == command_id.encode()
         before = self._remembered.get(command_id)
-        if before is not None:
+        if before is not None and before["code"] != "not_found":  # of that nobody remembers anything
             same = all(before.get(name) == fields.get(name) for name in ("status", "code", "version", "effective_at"))
             if not same and fields["code"] != "stale_command":
                 self.world.violate(f"command {command_id} is answered {before['code']}, then {fields['code']}")

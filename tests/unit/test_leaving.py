@@ -1,0 +1,101 @@
+"""A process that leaves says so at once, and from then on nothing of it may fence whoever takes over."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from scheduler.runtime.assignment import Assignment
+from scheduler.runtime.probe import Probe
+from scheduler.runtime.task import Phase
+from topics.codec import decode
+from topics.messages import ClockProbe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class World:
+    """What the shell takes from outside: a topic, a group that goes on as soon as it is left, time that stands."""
+
+    def __init__(self) -> None:
+        self.settings = SimpleNamespace(heartbeat_interval_ms=400)
+        self.catalogue = SimpleNamespace(commands="commands")
+        self.outside: Any = self
+        self.plain = self
+        self.said: list[ClockProbe] = []
+        self.happened: list[str] = []
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def event(self) -> None:
+        return None
+
+    def thread(self, _run: Callable[[], None], _name: str) -> None:
+        return None
+
+    def produce(self, _topic: str, value: bytes, _key: bytes, *, on_delivery: object) -> None:
+        assert on_delivery
+        self.said.append(decode(ClockProbe, value))
+
+    def has_company(self) -> bool:
+        return True
+
+    def command_consumer(self, on_commit: Callable[..., None]) -> World:
+        self.on_commit = on_commit
+        return self
+
+    def close(self) -> None:
+        """Leave the group; on the way the answer to a commit is heard, which was asked for before."""
+        self.happened.append("left")
+        self.on_commit(None, [])
+
+
+class Task:
+    """A shard in some phase, which writes down what is asked of it."""
+
+    def __init__(self, world: World, number: int, phase: Phase) -> None:
+        self.number, self.phase, self._happened = number, phase, world.happened
+
+    def still_assigned(self) -> None:
+        self._happened.append(f"{self.number} owns itself anew")
+
+    def leave(self, _seconds: float) -> None:
+        self._happened.append(f"{self.number} fires on")
+
+    def close(self) -> None:
+        self._happened.append(f"{self.number} closes")
+
+    def join(self, _seconds: float) -> bool:
+        return True
+
+
+def test_whether_a_process_waits_is_said_at_once_and_once() -> None:
+    """Others wait three seconds for who is silent: the last owner of an older format must not go without a word."""
+    world, clock = World(), SimpleNamespace(monotonic_ms=lambda: 0)
+    probe = Probe(world.outside, "clock", "a-0", clock, clock)  # type: ignore[arg-type]
+    for waits in (True, False, False, True):
+        probe.say(waits=waits)
+    assert [(one.sequence, one.waits) for one in world.said] == [(1, False), (2, True)]
+
+
+def test_who_does_not_fire_stops_before_the_group_is_left() -> None:
+    """It would initialise beside the new owner, which has the shard as soon as the group is left."""
+    world = World()
+    assignment = Assignment(world)  # type: ignore[arg-type]
+    tasks: Any = [Task(world, 0, Phase.READY), Task(world, 1, Phase.OPENING), Task(world, 2, Phase.FAILED)]
+    assignment.tasks = {task.number: task for task in tasks}
+    assignment.close(1.0)
+    assert world.happened[:4] == ["1 closes", "2 closes", "left", "0 fires on"]
+
+
+def test_a_proof_heard_while_leaving_is_none() -> None:
+    """The coordinator gave it to a member, which the process is no more."""
+    world = World()
+    assignment = Assignment(world)  # type: ignore[arg-type]
+    task: Any = Task(world, 0, Phase.READY)
+    assignment.tasks = {0: task}
+    assignment._asking = [task]
+    assignment.close(1.0)
+    assert world.happened == ["left", "0 fires on", "0 closes"]
