@@ -3,7 +3,7 @@
 Which schedules are meant is read once from `scheduler.schedules`, at a stated instant; ids wait on disk, so memory
 holds those of one partition at most. All commands of a run share one id. A run that was cut off and is begun again with
 it selects what it has reached before as well: the shards give those the answer they gave, so the account is always of
-the whole run.
+the whole run. What it has deleted is gone, and is counted by nobody any more.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import gc
 import json
 import multiprocessing as mp
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -82,10 +81,6 @@ class Stand:
             topic = file.parent.name.rsplit("-", 1)[0]
             found[topic] = found.get(topic, 0) + file.stat().st_size
         return found
-
-    def wipe_stores(self) -> None:
-        """The disk of the stopped node is lost."""
-        shutil.rmtree(self.settings.data_dir, ignore_errors=True)
 
     def stop_node(self) -> None:
         if self.node is not None:
