@@ -12,6 +12,7 @@ import pytest
 from scheduler.config import Settings
 from scheduler.core.calendars import NO_CALENDARS
 from scheduler.errors import StateCorrupted
+from scheduler.runtime.outside import Outside
 from scheduler.runtime.restore import Outlived, Restore
 from scheduler.runtime.standby import Standbys
 from scheduler.runtime.stores import STORE_LIFE_MS, Mark, note_whole, open_standby, open_store, whole_at
@@ -128,16 +129,16 @@ def test_a_store_and_its_topic_that_do_not_meet(bounds: tuple[int, int], fault: 
     assert isinstance(caught.value, Outlived) is (fault is Outlived)
 
 
-class FakeOutside:
-    """No broker, no threads; the disk is real."""
+class Still(Outside):
+    """No broker, no threads, no time that passes; the disk is real."""
 
-    monotonic = cpu = staticmethod(lambda: 1_000.0)
-    event = threading.Event
+    def monotonic(self) -> float:
+        return 1_000.0
 
     def thread(self, *_: object) -> threading.Thread:
         return threading.Thread()
 
-    def changelog_consumer(self) -> Brokers:
+    def changelog_consumer(self) -> Any:
         return Brokers()
 
     changelog_follower = changelog_consumer
@@ -157,7 +158,7 @@ class Always:
 
 def standbys(folder: Path, **settings: Any) -> tuple[Standbys, Surroundings]:
     given = Settings(data_dir=folder, shards=4, node_id="n", **settings)
-    parts = (given, given.catalogue(), Always(), Telemetry(), "c", Always(), FakeOutside())
+    parts = (given, given.catalogue(), Always(), Telemetry(), "c", Always(), Still(given))
     around = Surroundings(*cast("Any", parts))
     made = Standbys(around, 0)
     made._try_at = dict.fromkeys(made._numbers, 0.0)
