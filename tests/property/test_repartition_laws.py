@@ -201,7 +201,8 @@ def test_a_move_is_no_more_than_an_outage(
     before: int, after: int, specs: dict[str, dict[str, Any]], lives: list[list[tuple[str, int]]], gap: int, wait: int
 ) -> None:
     """Shards that had nothing overdue when they stopped go on in either cluster, the old after an outage and the new
-    after the move: the same occurrences are dispatched, each once, and the same are missed or suppressed.
+    after the move: the same occurrences are dispatched, each once, and the same are missed or suppressed. Whether one
+    counts as late or as caught up may differ: a new shard has one last look, the earliest of all old ones.
     """
     drivers = clusters(before, specs)
     for driver in drivers:
@@ -242,7 +243,7 @@ def outcome(driver: Driver) -> Counter[tuple[Any, ...]]:
     """What became of nominals: each that ran, and how many did not for what reason."""
     found = Counter[tuple[Any, ...]]()
     for one in driver.dispatched():
-        found["ran", one["occurrence_id"], one["origin"], one["stands_for"]] += 1
+        found["ran", one["occurrence_id"], one["stands_for"]] += 1
     for record in driver.occurrences():
         found[record["state"], record["reason"], record["schedule_id"]] += record.get("count", 1)
     return found
