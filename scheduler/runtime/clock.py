@@ -10,6 +10,7 @@ bound is used, so that nothing is appended before it is due as long as the broke
     a larger one                               none, until five probes in a row agree; one ordinary probe ends the doubt
     the first probe, apart from the wall clock the same: none, until five agree
     an instant outside 2020-2100               none; never believed, however often it is said
+    a machine's clock that runs fast           a bound loses 0.1 ms a second, so that an old one is never early
     no probes (a broker away, for minutes)     it goes on by the monotonic clock; after a minute an alarm
     the machine slept, the process was frozen  it has gone on; the shard sees that nobody looked: an outage
     the wall clock steps                       it goes on; an alarm
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SLEW = 0.005  # at most 5 ms a second
+DRIFT = 0.0001  # a machine's clock may run so much faster than the brokers': a bound is worth less the older it is
 JUMP_MS = 2_000
 LOOSE_MS = 2_000  # a probe that took longer bounds nothing worth knowing
 AGREEING = 5
@@ -70,11 +72,11 @@ class DueClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._bounds: deque[float] = deque(maxlen=WINDOW)
+        self._bounds: deque[float] = deque(maxlen=WINDOW)  # what each would be at instant 0 of the monotonic clock
         self._doubts: deque[float] = deque(maxlen=AGREEING)
         self._doubted = False
         self._offset: float | None = None  # as of _as_of
-        self._target = 0.0  # the best lower bound
+        self._target = 0.0  # the best lower bound, as of the last probe
         self._ceiling = 0.0  # the best upper bound
         self._as_of = 0.0
         self._heard: float | None = None  # the bound of the last probe, believed or not
@@ -96,9 +98,9 @@ class DueClock:
                 self._doubts.clear()
                 self._doubted = True
             elif self._is_ordinary(bound, highest):
-                self._follow(bound, highest)
+                self._follow(bound, highest, acked_ms)
             else:
-                self._doubt(bound, highest)
+                self._doubt(bound, highest, acked_ms)
 
     def now(self) -> int | None:
         """Milliseconds since the epoch; None before the first probe and while a jump is in doubt: emit nothing."""
@@ -158,29 +160,30 @@ class DueClock:
         difference = self._wall_difference()
         return not self._doubted and difference is not None and abs(difference) <= WALL_ALARM_MS
 
-    def _follow(self, bound: float, highest: float) -> None:
+    def _follow(self, bound: float, highest: float, at: float) -> None:
         self._doubts.clear()
         self._doubted = False
         if self._offset is None or self._target > highest or bound > self._ceiling:
             # The brokers' time changed a little: what bounded it before does so no more.
             self._bounds.clear()
             self._ceiling = highest
-        self._bounds.append(bound)
+        self._bounds.append(bound + at * DRIFT)
         self._ceiling = min(self._ceiling, highest)
-        self._target = max(self._bounds)
+        self._aim(at)
         if self._offset is None:
             self._offset = self._target
 
-    def _doubt(self, bound: float, highest: float) -> None:
+    def _doubt(self, bound: float, highest: float, at: float) -> None:
         self._doubted = True
         self._doubts.append(bound)
         if len(self._doubts) < AGREEING or max(self._doubts) - min(self._doubts) > AGREE_MS:
             return
         self.jumps += self._offset is not None
-        self._offset = self._target = max(self._doubts)
-        self._ceiling = max(highest, self._target)
         self._bounds.clear()
-        self._bounds.extend(self._doubts)
+        self._bounds.extend(doubt + at * DRIFT for doubt in self._doubts)
+        self._aim(at)
+        self._offset = self._target
+        self._ceiling = max(highest, self._target)
         self._doubts.clear()
         self._doubted = False
 
@@ -190,6 +193,10 @@ class DueClock:
             step = max(0.0, at - self._as_of) * SLEW
             self._offset += max(-step, min(step, self._target - self._offset))
         self._as_of = max(at, self._as_of)
+
+    def _aim(self, at: float) -> None:
+        """At the best of the bounds there are now, by what each is still worth."""
+        self._target = max(self._bounds) - at * DRIFT
 
     def _wall_difference(self) -> float | None:
         if self._heard is None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 STOP_S = 10.0
 COMPANY_US = 2 * SECOND
-DRIFT = 5e-6  # against the brokers; above about 10e-6 the due clock, which trusts a bound for 10 s, is 1 ms early
+DRIFT = 50e-6  # against the brokers: what crystals do
 SKEW_MS = 300
 
 
