@@ -130,7 +130,7 @@ BUGS: list[tuple[Callable[[Patch], None], dict[str, float], str]] = [
     (store_before_commit, FAULTS, r"commits step \d+ after step"),
     (ids_not_stable, FAULTS, r"commits step \d+ after step|twice"),
     (floor_not_written, OUTAGES, "twice"),
-    (positions_from_the_group, FAULTS, r"is answered|commits step|goes back"),
+    (positions_from_the_group, FAULTS, r"is answered|commits step|goes back|the store of shard"),
     (no_restore, FAULTS, r"is answered|commits step"),
     (cursor_ahead, FAULTS, "is lost"),
     (unknown_taken_for_committed, FAULTS, "commits step|has no answer"),
