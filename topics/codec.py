@@ -41,7 +41,8 @@ class _Parts(_Payload, gc=False):
 
 _parts = msgspec.json.Decoder(_Parts).decode
 _payload = msgspec.json.Decoder(_Payload).decode
-_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+raw_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+"""The fields of a JSON object, each value as it is: a payload is nobody's to touch."""
 _plain = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _decoders: dict[type, Callable[[bytes], Any]] = {}
@@ -177,7 +178,7 @@ _LONGEST_KEPT: Final = 1024  # bytes
 
 def _thorough(value: bytes) -> dict[str, object]:
     """The command, field by field, after a look at every object for fields named twice."""
-    fields = _fields(value)  # first: the other parser is less strict and its sentences are about lines and columns
+    fields = raw_fields(value)  # first: the other parser is less strict and its sentences are about lines and columns
     _refuse_repeats(value)
     command: dict[str, object] = {}
     for name, raw in fields.items():
@@ -186,7 +187,8 @@ def _thorough(value: bytes) -> dict[str, object]:
             command[name] = part
         elif name == "spec" and part.startswith(b"{"):
             command[name] = {
-                inner: bytes(piece) if inner == "payload" else _plain(piece) for inner, piece in _fields(part).items()
+                inner: bytes(piece) if inner == "payload" else _plain(piece)
+                for inner, piece in raw_fields(part).items()
             }
         else:
             command[name] = _plain(part)

@@ -35,7 +35,7 @@ from scheduler.shard.rebuild import stored_floors, stored_record
 from scheduler.shard.step import Step, floored, place_of, standing
 from scheduler.state.store import MemoryStore
 from topics import catalog
-from topics.codec import Undecodable, split_command
+from topics.codec import Undecodable, raw_fields, split_command
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -222,10 +222,7 @@ def redirected(value: bytes | None, key: bytes | None, source: str, shards: int)
     shard = partition_for(owner.encode() if isinstance(owner, str) else key or b"", shards)
     if fields.get("command_id") is not None or value is None:
         return shard, value
-    return shard, msgspec.json.encode({**_raw(value), "command_id": source})
-
-
-_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode  # values as they are: a payload is nobody's to touch
+    return shard, msgspec.json.encode({**raw_fields(value), "command_id": source})
 
 
 class Tally:

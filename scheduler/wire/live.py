@@ -16,12 +16,12 @@ from scheduler.errors import StateCorrupted
 from scheduler.wire.schedules import plan_from_bytes, schedule_to_bytes
 from scheduler.wire.text import instant_at, to_json, unreadable
 from topics import messages as m
+from topics.codec import raw_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _live = msgspec.json.Decoder(m.Live).decode
-_dispatch = msgspec.json.Decoder(dict[str, Raw]).decode  # values as they are: a payload is nobody's to touch
 
 
 def live_key(kind: str, owner: str, name: str = "") -> bytes:
@@ -101,7 +101,7 @@ def readdressed_record(stored: bytes, topic: Callable[[str], str], shard: int) -
         return stored
     record.topic = topic(record.topic)
     if isinstance(record.dispatch, Raw):
-        fields = _dispatch(record.dispatch)
+        fields = raw_fields(record.dispatch)
         fields["shard"] = Raw(b"%d" % shard)
         record.dispatch = Raw(to_json(fields))
     return to_json(record)
