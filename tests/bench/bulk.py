@@ -5,7 +5,6 @@ python -m tests.bench.bulk --count 100000 --processes 1
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -15,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from tests.bench.load import commands
-from tests.bench.stand import stand
+from tests.bench.stand import options, stand
 from topics.client import CommandClient
 
 if TYPE_CHECKING:
+    import argparse
+
     from tests.bench.stand import Stand
 
 CHANGED = {"pause": "paused", "resume": "resumed", "delete": "deleted"}
@@ -64,10 +65,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(100_000, 1)
     print(json.dumps(run(parser.parse_args())))
 
 

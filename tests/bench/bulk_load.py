@@ -7,17 +7,17 @@ A hundred schedules fire every second meanwhile; their lateness is that of a ten
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import format_instant
 from tests.bench.load import commands
-from tests.bench.stand import Memory, Reader, quantile, stand
+from tests.bench.stand import Memory, Reader, options, quantile, stand
 from topics.client import CommandClient
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
     from tests.bench.stand import Stand
@@ -100,10 +100,7 @@ def _lateness(it: Stand, since: int, until: int) -> tuple[list[float], int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=200_000)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(200_000, 1, __doc__)
     parser.add_argument("--target", type=float, default=20_000, help="accepted a second")
     print(json.dumps(run(parser.parse_args())))
 

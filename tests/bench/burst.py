@@ -9,7 +9,6 @@ expected follows from them. `--kill` kills one of the processes in the middle.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing as mp
 import signal
@@ -19,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import format_instant, stamp
 from tests.bench.preload import PLACE, preload
-from tests.bench.stand import Reader, Stand, quantile, stand
+from tests.bench.stand import Reader, Stand, options, quantile, stand
 from topics.client import CommandClient
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
     from multiprocessing.synchronize import Barrier
 
@@ -222,10 +222,7 @@ def _value(due_ms: int, pad: str) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(100_000, 2)
     parser.add_argument("--pad", type=int, default=24, help="bytes of payload: 24 make a value of 400 B")
     parser.add_argument("--kind", choices=KINDS, default="at", help="one-shots or recurring schedules")
     parser.add_argument("--preload", action="store_true", help="put the schedules on the changelog beforehand")

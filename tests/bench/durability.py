@@ -10,16 +10,16 @@ doubled.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.instant import Outcome, one_instant
-from tests.bench.stand import Memory, Stand, stand
+from tests.bench.stand import Memory, Stand, options, stand
 from topics.admin import connect
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
 IN_SYNC_S = 60.0
@@ -84,10 +84,7 @@ def _in_sync(it: Stand) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(100_000, 2, __doc__)
     print(json.dumps(run(parser.parse_args())))
 
 

@@ -8,7 +8,6 @@ on the topic before the node starts, and the time is that from the first reply's
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from tests.bench.stand import stand
+from tests.bench.stand import options, stand
 from topics.client import CommandClient
 from topics.messages import Reply
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
     from tests.bench.stand import Stand
@@ -113,10 +113,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(100_000, 1)
     parser.add_argument("--preloaded", action="store_true")
     parser.add_argument("--target", type=float, default=20_000)
     print(json.dumps(run(parser.parse_args())))

@@ -8,7 +8,6 @@ long deciding what one schedule missed takes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import time
@@ -16,12 +15,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import format_instant
-from tests.bench.stand import Reader, Seen, quantile, stand
+from tests.bench.stand import Reader, Seen, options, quantile, stand
 from topics.client import CommandClient
 from topics.since import read_since
 from topics.tables import write_rows
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
     from tests.bench.stand import Stand
@@ -110,10 +110,7 @@ def _decisions(it: Stand, since: int) -> tuple[int, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=10_000)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(10_000, 2)
     parser.add_argument("--seconds", type=int, default=15)
     parser.add_argument("--per-s", type=float, default=500)
     print(json.dumps(run(parser.parse_args())))

@@ -5,18 +5,20 @@ python -m tests.bench.repartition --count 100000 --shards 8 --to 16
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.bench.load import commands
-from tests.bench.stand import stand
+from tests.bench.stand import options, stand
 from tests.support.node import Cluster, await_ready
 from topics.client import CommandClient
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -57,10 +59,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(100_000, 1)
     parser.add_argument("--to", type=int, default=16)
     print(json.dumps(run(parser.parse_args())))
 

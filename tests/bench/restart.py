@@ -8,7 +8,6 @@ fire every second, so that a dispatch shows when a shard works again; how early 
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import time
@@ -16,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import format_instant, parse_instant
 from tests.bench.preload import PLACE, create, far_ones, names, preload
-from tests.bench.stand import Memory, Reader, quantile, stand
+from tests.bench.stand import Memory, Reader, options, quantile, stand
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
+    import argparse
+
     from tests.bench.stand import Stand
 
 TICKS = 4  # schedules a shard, about, that fire every second
@@ -110,10 +111,7 @@ def _since(began: int, instant: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(100_000, 2, __doc__)
     parser.add_argument("--warm-target-s", type=float, help="default: 1 with up to 100,000 schedules, else 5")
     print(json.dumps(run(parser.parse_args())))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import multiprocessing as mp
@@ -222,6 +223,15 @@ class Reader:
         seen: Seen = self._out.get(timeout=timeout)
         self._process.join(10)
         return seen
+
+
+def options(count: int, processes: int, description: str | None = None) -> argparse.ArgumentParser:
+    """A parser of what most benches can be told: how many, by how many processes of a node, on how many shards."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--processes", type=int, default=processes)
+    parser.add_argument("--shards", type=int, default=8)
+    return parser
 
 
 def quantile(values: list[float], q: float) -> float:

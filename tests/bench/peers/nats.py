@@ -13,7 +13,6 @@ Needs the extra `bench` (`pip install -e '.[bench]'`); without it only ours runs
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -29,9 +28,10 @@ from scheduler.core.time import format_instant
 from scheduler.local.ports import free_ports
 from scheduler.local.settings import HOST
 from tests.bench.instant import one_instant
-from tests.bench.stand import Memory, quantile, stand
+from tests.bench.stand import Memory, options, quantile, stand
 
 if TYPE_CHECKING:
+    import argparse
     from multiprocessing.queues import Queue
 
 TARGET_S = 0.8  # ours
@@ -184,10 +184,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--shards", type=int, default=8)
+    parser = options(100_000, 2, __doc__)
     parser.add_argument("--sync", choices=["default", "always"], default="default", help="when NATS syncs to the disk")
     print(json.dumps(run(parser.parse_args())))
 
