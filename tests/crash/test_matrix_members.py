@@ -27,7 +27,6 @@ pytestmark = pytest.mark.broker
 SHARDS = 4
 SEEDS = int(os.environ.get("MEMBER_SEEDS", "6"))
 STEP_S = (0.3, 2.5)  # between two things that happen
-SESSION_MS = 2_500
 
 
 class Members:
