@@ -125,13 +125,19 @@ def refused(call: Callable[[], object]) -> KafkaException:
     return caught.value
 
 
+def writing(port: Port, key: bytes = b"k") -> Any:
+    """A new producer in a transaction with one record."""
+    producer = port.producer()
+    producer.begin_transaction()
+    producer.produce(port.catalogue.live, b"{}", key, 0)
+    return producer
+
+
 def test_open_and_aborted_records_are_not_seen(port: Port) -> None:
     """The end for committed readers is the first open record; an abort moves it, and shows nothing."""
 
     def body() -> None:
-        old = port.producer()
-        old.begin_transaction()
-        old.produce(port.catalogue.live, b"{}", b"k", 0)
+        old = writing(port)
         old.flush(10)
         assert port.watermarks() == (0, 0)
         port.producer()  # aborts it
@@ -145,9 +151,7 @@ def test_whoever_initialises_fences_the_one_before(port: Port) -> None:
     """The old one's commit fails for good, as does every call after it: `Fenced`, with nothing of it to be seen."""
 
     def body() -> None:
-        old = port.producer()
-        old.begin_transaction()
-        old.produce(port.catalogue.live, b"{}", b"old", 0)
+        old = writing(port, b"old")
         old.flush(10)
         new = port.producer()
         for call in (lambda: old.commit_transaction(10), old.begin_transaction):
@@ -212,9 +216,7 @@ def test_a_transaction_left_open_is_aborted_after_its_time_out(port: Port) -> No
     """Its producer is fenced by that, and readers go on."""
 
     def body() -> None:
-        producer = port.producer()
-        producer.begin_transaction()
-        producer.produce(port.catalogue.live, b"{}", b"k", 0)
+        producer = writing(port)
         producer.flush(10)
         waited = 0.0
         while port.watermarks()[1] < 2 and waited < PATIENCE_S:
@@ -230,9 +232,7 @@ def test_a_call_that_takes_too_long_may_be_resumed(port: Port) -> None:
     """The error says so; the call made again finishes it, and there is one transaction."""
 
     def body() -> None:
-        producer = port.producer()
-        producer.begin_transaction()
-        producer.produce(port.catalogue.live, b"{}", b"k", 0)
+        producer = writing(port)
         fault = refused(lambda: producer.commit_transaction(1e-6))
         assert fault.args[0].code() == KafkaError._TIMED_OUT
         assert fault.args[0].retriable()
