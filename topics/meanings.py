@@ -206,6 +206,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "at": "when the step was decided",
         "calendars": "name -> the version of the calendar by which the shard's schedules are planned",
         "zones_step": "the step that last wrote the record `<shard>/zones` beside this one; 0: there is none",
+        "forwarded": "partition of the command topic -> below this offset every command copied from there is applied",
         "moved_to": "`scheduler repartition` ended the shard: what was its own is in that namespace",
         "moved_from": "the namespace from which `scheduler repartition` filled the shard",
     },

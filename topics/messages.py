@@ -25,6 +25,7 @@ MAX_PAYLOAD_BYTES = 64 * 1024
 STEP_HEADER = "step"  # on changelog records: the number of the shard's step that wrote them
 COMMAND_ID_HEADER = "command_id"  # on replies
 FORWARDED_HEADER = "fwd"  # on commands copied to the right partition: `<partition>-<offset>` they came from
+FORWARDED_AFTER_HEADER = "fwd-after"  # on these, too: `<offset>-<offset>`; see `scheduler/shard/forwarding.py`
 
 
 class Message(Struct, omit_defaults=True, kw_only=True, gc=False):
@@ -255,6 +256,7 @@ class Shard(Message):
     at: Instant | None = None
     calendars: dict[str, int] = {}  # name -> the version its schedules are planned by
     zones_step: int = 0  # the step that last wrote the record `<shard>/zones`
+    forwarded: dict[int, int] = {}  # partition of the command topic -> below it every copy from there is applied
     moved_to: Move | None = None  # the shard is over: what was its own is in that namespace
     moved_from: Move | None = None
 

@@ -254,7 +254,8 @@ Values are UTF-8 JSON objects, keys and headers UTF-8 text, tombstones real null
 A field that holds its default is left out. `payload` is carried byte for byte and never decoded.
 
 Headers: `command_id` on replies; `step` on changelog records; `fwd` on forwarded commands, `<partition>-<offset>` of
-where they came from."""
+where they came from; and `fwd-after`, by which a second copy is known: `<settled>-<gapless>`, the offset below which
+all copies were acknowledged before, and the one from which on there is none before this for the same partition."""
 
 _FOOT: Final = """\
 ## Compatibility

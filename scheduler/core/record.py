@@ -35,6 +35,9 @@ class ShardRecord(Struct, frozen=True, kw_only=True, gc=False):
 
     `seen_until`: the last instant at which the shard was alive and looked. `cursor`: see `core/due.py`. `calendars`:
     the version of each calendar its schedules are planned by. `zones_step`: the step that last wrote the zone record.
+    `forwarded`: partition of the command topic -> the offset below which every copy from there is here and applied (a
+    release that does not know it leaves it out again, which is harmless: a copy that comes twice is then known by its
+    command id only, as it was before there were marks; so it needs no new `FORMAT`).
     `moved_to`: the shard is over, its schedules are in that namespace. `moved_from`: where a new one's come from.
     """
 
@@ -50,6 +53,7 @@ class ShardRecord(Struct, frozen=True, kw_only=True, gc=False):
     tz_version: str = ""
     calendars: Mapping[str, int] = {}
     zones_step: int = 0
+    forwarded: Mapping[int, int] = {}
     moved_to: Move | None = None
     moved_from: Move | None = None
 

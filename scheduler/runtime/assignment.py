@@ -29,7 +29,7 @@ from scheduler.runtime.kafka import header
 from scheduler.runtime.task import Phase, ShardTask, Surroundings
 from scheduler.runtime.telemetry import event
 from scheduler.shard.commands import Input
-from topics.messages import FORWARDED_HEADER
+from topics.messages import FORWARDED_AFTER_HEADER, FORWARDED_HEADER
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -234,19 +234,13 @@ class Assignment:
 
 
 def _input(message: Message) -> Input:
-    forwarded = header(message, FORWARDED_HEADER) if message.headers() else None
     appended = message.timestamp()[1]
-    return Input(
-        message.partition() or 0,
-        message.offset() or 0,
-        min(appended, MAX_MS),
-        message.key(),
-        message.value(),
-        None if forwarded is None else _position(forwarded),
-    )
+    fields = (message.partition() or 0, message.offset() or 0, min(appended, MAX_MS), message.key(), message.value())
+    if not message.headers():
+        return Input(*fields)
+    return Input(*fields, _told(message, FORWARDED_HEADER), _told(message, FORWARDED_AFTER_HEADER))
 
 
-def _position(value: bytes) -> str | None:
-    """`<partition>-<offset>`, as our own forwards say it; anything else is a stranger's header."""
-    partition, dash, offset = value.partition(b"-")
-    return value.decode() if dash and partition.isdigit() and offset.isdigit() else None
+def _told(message: Message, name: str) -> str | None:
+    value = header(message, name)
+    return None if value is None else value.decode(errors="replace")

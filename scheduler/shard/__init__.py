@@ -3,6 +3,7 @@
     shard.py      the machine: plan a step, apply it once committed, housekeeping
     step.py       everything that commits together
     commands.py   input records to decisions        settle.py   decisions about nominals to records
+    forwarding.py commands of another partition, copied there, and known when they come twice
     horizon.py    the next seconds, encoded ahead   outage.py   backlogs and catch-up after an outage
     backfills.py  ranges of the past, run again     passed.py   what calendars and gaps take away, recorded
     replan.py     newer calendars and zone tables   zones.py    which tables the schedules are planned by

@@ -1,12 +1,11 @@
 """Commands: input records in, decisions carried out in the step.
 
 Every input record is accounted for: answered on the reply topic, forwarded to the partition it belongs to, or kept in
-`scheduler.rejected`. None stops the shard.
+`scheduler.rejected`, as is the second copy of one that was forwarded twice. None stops the shard.
 """
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,9 +24,9 @@ from scheduler.core.problem import Problem
 from scheduler.core.replan import by_calendar
 from scheduler.core.time import MAX_MS
 from scheduler.shard import backfills, keys
-from scheduler.shard.step import Forward
+from scheduler.shard.forwarding import Origin, forward, origin_of, receive
 from topics.codec import Undecodable, split_command
-from topics.messages import COMMAND_ID_HEADER, FORWARDED_HEADER
+from topics.messages import COMMAND_ID_HEADER
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from scheduler.shard.step import Step
     from topics.messages import Live
 
-_SOURCE = re.compile(r"\d{1,10}-\d{1,20}", re.ASCII)
 _ALONE = frozenset({"create", "trigger", "preview"})  # verbs to which it does not matter what else is owed
 MANY = 20  # commands of a step from which it is worth while to know who owes at all
 FEW = 200  # live records that are read for it: as cheap as looking for those of ten schedules
@@ -55,7 +53,8 @@ class Input(Struct, frozen=True, gc=False):
     appended_at: int
     key: bytes | None
     value: bytes | None
-    forwarded_from: str | None = None
+    forwarded_from: str | None = None  # what its headers say, if anything; see `shard/forwarding.py`
+    forwarded_after: str | None = None
 
 
 class Commands:
@@ -89,9 +88,8 @@ class Commands:
         except Undecodable as fault:
             self._reject(step, record, "undecodable", str(fault))
             return None
-        if record.forwarded_from is not None and not _SOURCE.fullmatch(record.forwarded_from):
-            record = replace(record, forwarded_from=None)  # not one of our copies
-        default_id = record.forwarded_from or f"{record.partition}-{record.offset}"
+        origin = origin_of(record.forwarded_from, record.forwarded_after)
+        default_id = f"{record.partition}-{record.offset}" if origin is None else origin.name
         command = parse_command(fields, default_id=default_id)
         if command.problems and any(problem.field == "schedule_id" for problem in command.problems):
             reasons = "; ".join(f"{problem.field}: {problem.message}" for problem in command.problems)
@@ -100,18 +98,20 @@ class Commands:
         owner = command.schedule_id.encode()
         home = partition_for(owner, self._catalogue.shards)
         if home == step.record.shard:
-            return self._checked(command, record, owner)
+            if origin is not None and not receive(step, origin):
+                self._reject(step, record, "repeated", f"a second copy of {origin.name}, which was answered before")
+                return None
+            return self._checked(command, record, owner, origin)
         if (excess := _too_large(record)) is not None:
             self._reject(step, record, "too_large", f"belongs to partition {home} but cannot be copied there: {excess}")
             return None
-        if record.forwarded_from is not None:
+        if origin is not None:
             self._reject(step, record, "misrouted", f"belongs to partition {home} but was forwarded here")
             return None
-        source = f"{record.partition}-{record.offset}"
-        step.forwards.append(Forward(owner, record.value or b"", home, [(FORWARDED_HEADER, source.encode())]))
+        forward(step, record, owner, home)
         return None
 
-    def _checked(self, command: Command, record: Input, owner: bytes) -> Command:
+    def _checked(self, command: Command, record: Input, owner: bytes, origin: Origin | None) -> Command:
         """With what only this cluster knows: its lanes, its reply topics, and how the record came here."""
         problems = list(self._with_lane(command).problems)
         if command.reply_to is not None and command.reply_to != self._catalogue.replies:
@@ -120,9 +120,9 @@ class Commands:
         if (excess := _too_large(record)) is not None:
             problems.append(Problem("", "too_large", excess))
         warnings = command.warnings
-        if record.forwarded_from is not None:
+        if origin is not None:
             text = (
-                f"this command was sent to the wrong partition ({record.forwarded_from.split('-')[0]}) and forwarded: "
+                f"this command was sent to the wrong partition ({origin.partition}) and forwarded: "
                 "set partitioner=murmur2_random on librdkafka producers and key records by schedule_id"
             )
             warnings += (Problem("", "forwarded", text),)

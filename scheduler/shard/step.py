@@ -77,6 +77,7 @@ class Step:
     items: list[Item] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     forwards: list[Forward] = field(default_factory=list)
+    copied: dict[int, int] = field(default_factory=dict)  # partition -> the offset after its last forwarded command
     batch: Batch = field(default_factory=Batch)
     touched: dict[str, Touched] = field(default_factory=dict)
     floors: dict[str, int | None] = field(default_factory=dict)

@@ -46,6 +46,7 @@ def record_to_bytes(record: ShardRecord, at: int) -> bytes:
             at=format_instant(at),
             calendars=dict(record.calendars),
             zones_step=record.zones_step,
+            forwarded=dict(record.forwarded),
             moved_to=_move_to_wire(record.moved_to),
             moved_from=_move_to_wire(record.moved_from),
         )
@@ -85,6 +86,7 @@ def record_from_bytes(value: bytes) -> ShardRecord:
         tz_version=record.tz_version,
         calendars=record.calendars,
         zones_step=record.zones_step,
+        forwarded=record.forwarded,
         moved_to=_move_from_wire(record.moved_to),
         moved_from=_move_from_wire(record.moved_from),
     )

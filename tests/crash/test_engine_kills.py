@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.commands import create
 from tests.support.load import Load
 from tests.support.node import Cluster, await_ready
-from tests.support.verifier import Beat, Dispatches, Reader, now_ms
+from tests.support.verifier import Beat, Reader, now_ms
 from tests.support.witness import Witness
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
+
+    from tests.support.verifier import Seen
 
 pytestmark = pytest.mark.broker
 
@@ -76,28 +78,33 @@ def test_killed_anywhere_in_a_start(cluster: Cluster) -> None:
 
 
 def test_killed_while_forwarding(cluster: Cluster) -> None:
-    """Died between the copy of a misrouted command and its own commit: copied twice, applied once, answered alike."""
+    """Died between the copy of a misrouted create and its own commit: copied twice, applied once.
+
+    The schedule is deleted between the two copies. The second is set aside: nothing comes back.
+    """
     beat = Beat("acme/misrouted", now_ms() + 3_600_000, now_ms() + 7_200_000)
-    node = cluster.node().start()
-    await_ready(node)
-    create(cluster, [beat])
-    node.sigkill()
+    catalogue = cluster.catalogue
     home = partition_for(beat.schedule_id.encode(), cluster.shards)
-    command = {"command": "trigger", "schedule_id": beat.schedule_id, "command_id": "by-hand"}
     producer = Producer(cluster.kafka)
-    producer.produce(cluster.catalogue.commands, json.dumps(command).encode(), b"x", (home + 1) % cluster.shards)
-    assert producer.flush(30) == 0
-    node.start(crash=("while_forwarding", 1))
+
+    def produce(command: dict[str, Any], partition: int) -> None:
+        producer.produce(catalogue.commands, json.dumps(command).encode(), beat.schedule_id, partition)
+        assert producer.flush(30) == 0
+
+    produce(beat.create(), (home + 1) % cluster.shards)
+    node = cluster.node().start(crash=("while_forwarding", 1))
     assert node.await_death() == -signal.SIGKILL, node.words()
+    produce({"command": "delete", "schedule_id": beat.schedule_id}, home)
     node.start()
-    with Reader(cluster, [cluster.catalogue.replies]) as replies:
+    with Reader(cluster, [catalogue.commands, catalogue.replies, catalogue.rejected, catalogue.schedules]) as reader:
 
-        def answers() -> list[dict[str, object]]:
-            return [seen.fields for seen in replies.seen if seen.fields["command_id"] == "by-hand"]
+        def of(topic: str) -> list[Seen]:
+            return [seen for seen in reader.seen if seen.topic == topic]
 
-        replies.read_until(lambda: len(answers()) == 2, lambda: f"two answers: {answers()}\n{node.words()}")
-    assert {answer["occurrence_id"] for answer in answers()} == {"acme/misrouted:1:m-by-hand"}
-    assert node.stop() == [0]
-    with Dispatches(cluster) as dispatches:
-        seen = [record.fields["occurrence_id"] for record in dispatches.read_to_end()]
-    assert seen == ["acme/misrouted:1:m-by-hand"]
+        reader.read_until(lambda: of(catalogue.rejected), node.words)
+        assert node.stop() == [0]
+        reader.read_to_end()
+        assert len([seen for seen in of(catalogue.commands) if dict(seen.headers).get("fwd")]) == 2
+        assert [seen.fields["code"] for seen in of(catalogue.replies)] == ["created", "deleted"]
+        assert [seen.fields["code"] for seen in of(catalogue.rejected)] == ["repeated"]
+        assert of(catalogue.schedules)[-1].value is None

@@ -491,14 +491,14 @@ def test_a_command_in_the_wrong_partition_is_forwarded_once() -> None:
     driver.run_until(driver.now)
     [copy] = driver.forwards
     assert copy.partition == partition_for(name.encode(), 4)
-    assert dict(copy.headers) == {"fwd": b"0-0"}
+    assert dict(copy.headers) == {"fwd": b"0-0", "fwd-after": b"0-0"}
     assert driver.topics.values("scheduler.replies") == []
     assert driver.shard is not None
     assert driver.shard.position("scheduler.commands") == 1
 
 
 def test_a_forwarded_command_is_named_by_its_first_place_and_says_the_cure() -> None:
-    """A crash between the two copies repeats it, and the id of its first place makes that harmless."""
+    """Copied a second time by an older release, which does not say what came before: the id makes that harmless."""
     driver = Driver()
     body = json.dumps({"command": "create", "schedule_id": "acme/a", "spec": {"trigger": HOURLY}}).encode()
     for _ in range(2):
@@ -517,6 +517,38 @@ def test_a_forwarded_command_is_not_forwarded_again() -> None:
     driver.run_until(driver.now)
     assert driver.forwards == []
     assert driver.topics.values("scheduler.rejected")[0]["code"] == "misrouted"
+
+
+def test_a_second_copy_of_a_forwarded_command_does_not_bring_back_what_was_deleted() -> None:
+    """The shard knows it by where it came from, whatever the schedule has forgotten; it is set aside, not answered."""
+    driver = Driver(catalogue=Catalogue(shards=4))
+    mine = next(f"acme/n{n}" for n in range(99) if partition_for(f"acme/n{n}".encode(), 4) == 0)
+    body = json.dumps({"command": "create", "schedule_id": mine, "spec": {"trigger": HOURLY}}).encode()
+    copy = {"key": mine.encode(), "forwarded_from": "3-17", "forwarded_after": "9-9"}
+    driver.send(body, **copy)
+    driver.run_until(driver.now)
+    assert driver.do("delete", mine)["code"] == "deleted"
+    driver.restart(wipe=True)
+    driver.send(body, **copy)
+    driver.run_until(driver.now)
+    assert driver.schedule(mine) is None
+    assert [reply["command"] for reply in driver.topics.values("scheduler.replies")] == ["create", "delete"]
+    [kept] = driver.topics.values("scheduler.rejected")
+    assert (kept["code"], kept["reason"]) == ("repeated", "a second copy of 3-17, which was answered before")
+
+
+@pytest.mark.parametrize("after", ["18-18", "12-9", "9-", "x", "9-12-13", "-1-12", None])
+def test_what_a_stranger_says_of_the_copies_before_is_not_believed(after: str | None) -> None:
+    """Only what can be: no copy is had before it has come."""
+    driver = Driver(catalogue=Catalogue(shards=4))
+    body = b'{"command":"preview","schedule_id":"acme/n1","spec":{"trigger":{"every_ms":60000}}}'
+    assert partition_for(b"acme/n1", 4) == 0
+    driver.send(body, key=b"acme/n1", forwarded_from="3-17", forwarded_after=after)
+    driver.send(body, key=b"acme/n1", forwarded_from="4-17", forwarded_after="17-17")  # there is no such partition
+    driver.run_until(driver.now)
+    assert driver.shard is not None
+    assert driver.shard.record.forwarded == {}
+    assert driver.topics.values("scheduler.rejected") == []
 
 
 def test_a_mark_that_is_not_ours_names_nothing() -> None:

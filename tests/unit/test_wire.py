@@ -180,6 +180,7 @@ KEYS = st.one_of(
         shard=st.integers(0, 99), step=st.integers(0, 10**9), positions=st.just({"scheduler.commands": 7}), cursor=KEYS,
         seen_until=INSTANTS, deleted_version=st.integers(0, 99), token=st.integers(0, 99),
         generation=st.integers(0, 9), tz_version=st.just("2026f"),
+        forwarded=st.dictionaries(st.integers(0, 99), st.integers(0, 10**12), max_size=3),
         backlogs=st.lists(
             st.tuples(st.sampled_from(Priority), KEYS, KEYS, st.just("downtime"), INSTANTS).map(Backlog._make),
             max_size=4,
