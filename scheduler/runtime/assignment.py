@@ -12,8 +12,9 @@ lag tools where the shards are; no shard ever reads them.
     failed, commit taken     still ours: own it anew
     failed, commit refused   the group has gone on without us: the next poll tells which partitions are lost
 
-A planned stop with other nodes in the group leaves it first. Its shards fire on until their new owners fence them, for
-that is when those are ready to: until then nothing would.
+A shard that goes to another process, because the group says so or because this one stops, fires on until its new owner
+fences it, for that is when the new owner is ready to: until then nothing would. A planned stop with other nodes in the
+group leaves it first.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ ANSWER_S = 10.0  # a commit unanswered for so long is forgotten
 PROOF_S = 0.2  # between commits asked for as proof
 LEAVE_S = 1.0  # for a new owner to get ready in, once it has heard that we left: one and a half heartbeats
 LEAVE_MAX_S = 5.0
+GIVE_UP_S = 15.0  # for a new owner of a revoked shard: the group hears of it in its next rebalance
+GIVE_UP_IDLE_S = 0.5  # if nothing of it falls due so soon it closes: the new owner may wait for the store, on this node
 
 
 class Assignment:
@@ -111,11 +114,11 @@ class Assignment:
         heartbeat_s = self._around.settings.heartbeat_interval_ms / 1000
         deadline = Deadline(min(LEAVE_MAX_S, LEAVE_S + 1.5 * heartbeat_s), self._monotonic)
         for task in self.tasks.values():
-            task.leave(deadline.left())
+            task.leave(deadline.left(), deadline.left())
         for task in self.tasks.values():
             task.join(deadline.left())
 
-    # --- callbacks: start and stop, never wait
+    # --- callbacks: start, stop or let go, never wait
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Read nothing until the shard says from where: its own record holds the position, not the group. Not at a
@@ -126,30 +129,34 @@ class Assignment:
             number = partition.partition
             if number in self.tasks:
                 continue
-            task = ShardTask(number, self._around, self._closing.pop(number, None))
+            predecessor = self._closing.pop(number, None)
+            if predecessor is not None:
+                predecessor.close()
+            task = ShardTask(number, self._around, predecessor)
             self.tasks[number] = task
             self._paused.discard(number)
             task.start()
         event("shards_assigned", shards=[p.partition for p in partitions])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._drop([p.partition for p in partitions])
+        for task in self._dropped(partitions):
+            task.leave(GIVE_UP_S, GIVE_UP_IDLE_S)
         consumer.incremental_unassign(partitions)
         event("shards_revoked", shards=[p.partition for p in partitions])
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._drop([p.partition for p in partitions])
+        for task in self._dropped(partitions):
+            task.close()
         consumer.incremental_unassign(partitions)
         event("shards_lost", logging.WARNING, shards=[p.partition for p in partitions])
 
-    def _drop(self, numbers: list[int]) -> None:
+    def _dropped(self, partitions: list[TopicPartition]) -> list[ShardTask]:
+        """The tasks of partitions that are no longer ours; they are on their way out from now on."""
         if self._leaving:
-            return
-        for number in numbers:
-            task = self.tasks.pop(number, None)
-            if task is not None:
-                task.close()
-                self._closing[number] = task
+            return []  # on their way already
+        dropped = {p.partition: self.tasks.pop(p.partition) for p in partitions if p.partition in self.tasks}
+        self._closing |= dropped
+        return list(dropped.values())
 
     # --- feeding
 

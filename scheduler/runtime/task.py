@@ -115,6 +115,7 @@ class ShardTask:
         self._commands_end = 0
         self._closing = False
         self._leaves_at: float | None = None
+        self._idle_ms = 0.0  # with nothing due within this, a shard that leaves is gone
         self._wipe = False  # the store was of no use
         self._count_again = 0.0
         self._proof = around.outside.event()
@@ -161,9 +162,10 @@ class ShardTask:
             self._proof.set()
             self._wake.notify()
 
-    def leave(self, seconds: float) -> None:
-        """Go on firing until another owner has taken over, so long at most; not at all if nothing falls due by then."""
+    def leave(self, seconds: float, idle_s: float) -> None:
+        """Fire on until another owner has taken over, so long at most, and only while something is due in `idle_s`."""
         with self._wake:
+            self._idle_ms = idle_s * 1000
             self._leaves_at = self._monotonic() + seconds
             self._wake.notify()
         if self.phase is not Phase.READY:
@@ -215,11 +217,11 @@ class ShardTask:
         return self._closing or self._leaves_at is not None
 
     def _has_left(self, due: int | None, now: int) -> bool:
-        """Whether a shard that leaves has nothing to stay for: its time is over, or nothing falls due in it."""
+        """Whether a shard that leaves has nothing to stay for: its time is over, or nothing falls due soon."""
         if self._leaves_at is None:
             return False
         left_ms = (self._leaves_at - self._monotonic()) * 1000
-        return left_ms <= 0 or due is None or due > now + left_ms
+        return left_ms <= 0 or due is None or due > now + min(left_ms, self._idle_ms)
 
     def _failed(self, why: str, fault: Exception) -> None:
         if self._ends:

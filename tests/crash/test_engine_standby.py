@@ -179,3 +179,22 @@ def test_a_planned_stop_fires_on_until_others_have_taken_over(cluster: Cluster) 
     closed = {event["shard"]: event["at"] for event in first.events("shard_closed")}
     assert all(closed[shard] > told for shard in moved), (told, closed)
     assert first.events("shard_failed") == []
+
+
+def test_a_shard_that_moves_fires_until_its_new_owner_has_it(cluster: Cluster) -> None:
+    """Between the two rebalances of a move nobody but the old owner can fire."""
+    first, second = cluster.node("n1"), cluster.node("n2")
+    first.start()
+    await_ready(first)
+    with Dispatches(cluster) as dispatches:
+        expected = create(cluster, beats(60, now_ms() + 3_000, 15))
+        dispatches.await_count(60, words=first.words)
+        second.start()
+        moved = wait_until(lambda: opened(second, set(range(cluster.shards))), second.words)
+        dispatches.await_all(expected, words=second.words)
+        assert [*first.stop(), *second.stop()] == [0, 0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{first.words(60)}"
+    assigned = {shard: event["at"] for event in second.events("shards_assigned") for shard in event["shards"]}
+    closed = {event["shard"]: event["at"] for event in reversed(first.events("shard_closed"))}
+    assert all(closed[shard] >= assigned[shard] for shard in moved), first.words(60)

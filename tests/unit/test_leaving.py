@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import TopicPartition
+
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.probe import Probe
 from scheduler.runtime.task import Phase
@@ -32,8 +34,12 @@ class World:
     def event(self) -> None:
         return None
 
-    def thread(self, _run: Callable[[], None], _name: str) -> None:
-        return None
+    def thread(self, _run: Callable[[], None], name: str) -> World:
+        self._name = name
+        return self
+
+    def start(self) -> None:
+        self.happened.append(f"{self._name} starts")
 
     def produce(self, _topic: str, value: bytes, _key: bytes, *, on_delivery: object) -> None:
         assert on_delivery
@@ -45,6 +51,18 @@ class World:
     def command_consumer(self, on_commit: Callable[..., None]) -> World:
         self.on_commit = on_commit
         return self
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self.happened.append(f"{len(partitions)} given up")
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.happened.append(f"{len(partitions)} taken")
+
+    def pause(self, _partitions: list[TopicPartition]) -> None:
+        pass
+
+    def condition(self) -> None:
+        return None
 
     def close(self) -> None:
         """Leave the group; on the way the answer to a commit is heard, which was asked for before."""
@@ -61,7 +79,7 @@ class Task:
     def still_assigned(self) -> None:
         self._happened.append(f"{self.number} owns itself anew")
 
-    def leave(self, _seconds: float) -> None:
+    def leave(self, _seconds: float, _idle_s: float) -> None:
         self._happened.append(f"{self.number} fires on")
 
     def close(self) -> None:
@@ -99,3 +117,37 @@ def test_a_proof_heard_while_leaving_is_none() -> None:
     assignment._asking = [task]
     assignment.close(1.0)
     assert world.happened == ["left", "0 fires on", "0 closes"]
+
+
+def revoke(*phases: Phase) -> tuple[World, Assignment]:
+    """A process whose shards, in these phases, have just gone to another one."""
+    world = World()
+    assignment = Assignment(world)  # type: ignore[arg-type]
+    tasks: Any = [Task(world, number, phase) for number, phase in enumerate(phases)]
+    assignment.tasks = {task.number: task for task in tasks}
+    assignment._revoked(world, [TopicPartition("commands", task.number) for task in tasks])  # type: ignore[arg-type]
+    return world, assignment
+
+
+def test_a_revoked_shard_fires_on() -> None:
+    """Its new owner hears of it in the next rebalance; until that one fences it nobody else would fire."""
+    world, assignment = revoke(Phase.READY)
+    assert world.happened == ["0 fires on", "1 given up"]
+    assert assignment.tasks == {}
+
+
+def test_a_revoked_shard_that_comes_back_is_closed_before_it_begins_anew() -> None:
+    """The old thread has the store, and would fence the new one if it went on."""
+    world, assignment = revoke(Phase.READY)
+    assignment._assigned(world, [TopicPartition("commands", 0)])  # type: ignore[arg-type]
+    assert world.happened == ["0 fires on", "1 given up", "1 taken", "0 closes", "shard-0 starts"]
+
+
+def test_a_lost_shard_stops_at_once() -> None:
+    """The group has gone on without this process: there is an owner already."""
+    world = World()
+    assignment = Assignment(world)  # type: ignore[arg-type]
+    task: Any = Task(world, 0, Phase.READY)
+    assignment.tasks = {0: task}
+    assignment._lost(world, [TopicPartition("commands", 0)])  # type: ignore[arg-type]
+    assert world.happened == ["0 closes", "1 given up"]
