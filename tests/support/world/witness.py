@@ -9,6 +9,7 @@ a command                has one answer: a repetition of it says the same, as lo
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ class Told:
 
 @dataclass
 class Witness:
-    """What was seen so far. `answers` are in the order of their commits."""
+    """What was seen so far. `answers` are in the order of their commits, `replies` how many each command id has."""
 
     world: World
     namespace: str = ""
@@ -58,6 +59,7 @@ class Witness:
     told: dict[str, list[Told]] = field(default_factory=dict)
     answers: list[dict[str, Any]] = field(default_factory=list)
     answered: dict[str, dict[str, Any]] = field(default_factory=dict)
+    replies: Counter[str] = field(default_factory=Counter)
     steps: dict[int, int] = field(default_factory=dict)
     transactions: int = 0
     _remembered: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -101,6 +103,7 @@ class Witness:
         fields = orjson.loads(entry.value or b"")
         command_id = fields["command_id"]
         assert dict(entry.headers or [])[COMMAND_ID_HEADER] == command_id.encode()
+        self.replies[command_id] += 1
         before = self._remembered.get(command_id)
         if before is not None and before["code"] != "not_found":  # of that nobody remembers anything
             same = all(before.get(name) == fields.get(name) for name in ("status", "code", "version", "effective_at"))
