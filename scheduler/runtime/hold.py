@@ -1,13 +1,13 @@
 """One shard held by an offline tool: through its transactional id, against nodes that may take it back at any time.
 
 Holding fences the owner. A node that runs notices, owns the shard anew a moment later and fences the holder in turn; so
-whatever the holder has to commit is built from the record it finds, as often as it takes.
+whatever the holder has to commit is built from what it finds, as often as it takes.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
     from scheduler.core.record import ShardRecord
     from scheduler.shard.step import Step
+
+T = TypeVar("T")
 
 LOOK_S = 15.0
 ATTEMPTS = 20  # a node that keeps owning the shard anew interrupts every few seconds
@@ -60,16 +62,34 @@ class Hold:
         self._plain = plain
         self._transaction: Transaction | None = None
         self._record: ShardRecord | None = None
+        self._record_of: Transaction | None = None  # under which it was read: a later one may find another
 
     def commit(self, build: Callable[[ShardRecord | None], Step | None]) -> ShardRecord | None:
         """Commit what `build` makes of the shard record, if it makes anything; the record as it is then.
 
-        `build` may be asked several times, and of what an earlier try committed after all. Raises Retriable when nodes
-        take the shard back again and again.
+        `build` may be asked several times, and of what an earlier try committed after all. Raises as `keep`.
+        """
+
+        def work(transaction: Transaction) -> ShardRecord | None:
+            if self._record_of is not transaction:
+                self._record = look(self._settings, self.shard)
+                self._record_of = transaction
+            step = build(self._record)
+            if step is not None:
+                transaction.commit(step)
+                self._record = step.record
+            return self._record
+
+        return self.keep(work)
+
+    def keep(self, work: Callable[[Transaction], T]) -> T:
+        """Do something while the shard is held; whenever it is taken back, hold it again and begin `work` anew.
+
+        Raises Retriable when nodes take the shard back again and again, and what else `work` raises.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return self._commit(build)
+                return work(self._held())
             except (Fenced, Retriable) as fault:
                 self._transaction = None
                 event("hold_interrupted", shard=self.shard, attempt=attempt, text=str(fault))
@@ -78,19 +98,14 @@ class Hold:
             "times: stop the nodes and repeat the command, which goes on where it was"
         )
 
-    def _commit(self, build: Callable[[ShardRecord | None], Step | None]) -> ShardRecord | None:
+    def _held(self) -> Transaction:
         if self._transaction is None:
             changelogs = {self._settings.namespace + base: base for base in ORDER}
             commands = self._settings.catalogue().commands
             transaction = Transaction(self._producer, self._plain, commands, changelogs, never)
             transaction.init()
-            self._record = look(self._settings, self.shard)
             self._transaction = transaction
-        step = build(self._record)
-        if step is not None:
-            self._transaction.commit(step)
-            self._record = step.record
-        return self._record
+        return self._transaction
 
     def _producer(self) -> Producer:
         return transactional_producer(self._settings, self.shard)

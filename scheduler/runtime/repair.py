@@ -1,8 +1,8 @@
 """`scheduler repair-cursor` against the brokers: fence a shard, restore it into a temporary store, set it back.
 
-The repair owns the shard while it lasts, by the shard's own transactional id. A running node notices, owns the shard
-anew a moment later, finds the same future and stops again; that fences the repair in turn, which then goes on where it
-was. Every step commits alone and leaves a state that a shard either refuses as before or serves: see `shard/repair.py`.
+The repair holds the shard while it lasts (`hold.py`). A running node notices, owns the shard anew a moment later, finds
+the same future and stops again; that fences the repair in turn, which then goes on where it was. Every step commits
+alone and leaves a state that a shard either refuses as before or serves: see `shard/repair.py`.
 """
 
 from __future__ import annotations
@@ -13,29 +13,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scheduler.errors import Fenced, Retriable
-from scheduler.runtime.kafka import changelog_consumer, plain_producer, transactional_producer
+from scheduler.runtime.hold import Hold, never
+from scheduler.runtime.kafka import changelog_consumer, plain_producer
 from scheduler.runtime.probe import brokers_time, refuse_wrong_clocks
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.tables import read_calendars
-from scheduler.runtime.telemetry import event
-from scheduler.runtime.transaction import Transaction
-from scheduler.shard.rebuild import ORDER
 from scheduler.shard.repair import Order, Outcome, Repair
 from scheduler.state.rocks import RocksStore
 from scheduler.state.store import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from confluent_kafka import Producer
-
     from scheduler.config import Settings
     from scheduler.core.calendars import Calendars
+    from scheduler.runtime.transaction import Transaction
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
-
-ATTEMPTS = 20  # a node that keeps owning the shard anew interrupts the repair every few seconds
 
 
 class Repairs:
@@ -72,7 +64,7 @@ class Repairs:
         return Repair(shard, self._catalogue, store, order, self._calendars)
 
     def _restore(self, shard: int) -> Restore:
-        return Restore(changelog_consumer(self._settings), self._settings.namespace, shard, lambda: False)
+        return Restore(changelog_consumer(self._settings), self._settings.namespace, shard, never)
 
     @staticmethod
     def _planned(repair: Repair) -> Outcome:
@@ -83,29 +75,19 @@ class Repairs:
     def _persist(self, shard: int, store: RocksStore, order: Order) -> Outcome:
         """Again until it is done; what earlier attempts committed is counted once."""
         schedules = missed = 0
-        for attempt in range(1, ATTEMPTS + 1):
-            transaction = self._transaction(lambda: transactional_producer(self._settings, shard))
-            try:
-                transaction.init()
-                self._restore(shard).run(store, self._calendars)
-                repair = self._repair(shard, store, order)
-                repair.count(schedules, missed)
-                for step in repair.steps():
-                    transaction.commit(step)
-                    store.write(step.batch)
-                    schedules, missed = repair.outcome.schedules, repair.outcome.missed
-            except (Fenced, Retriable) as fault:
-                event("repair_interrupted", shard=shard, attempt=attempt, text=str(fault))
-            else:
-                return repair.outcome
-        raise Retriable(
-            f"shard {shard} was taken back by a running node {ATTEMPTS} times before it was repaired; nothing is half "
-            "done: stop the nodes and repeat the command"
-        )
 
-    def _transaction(self, produce_by: Callable[[], Producer]) -> Transaction:
-        changelogs = {self._settings.namespace + base: base for base in ORDER}
-        return Transaction(produce_by, self._plain, self._catalogue.commands, changelogs, lambda: False)
+        def work(transaction: Transaction) -> Outcome:
+            nonlocal schedules, missed
+            self._restore(shard).run(store, self._calendars)
+            repair = self._repair(shard, store, order)
+            repair.count(schedules, missed)
+            for step in repair.steps():
+                transaction.commit(step)
+                store.write(step.batch)
+                schedules, missed = repair.outcome.schedules, repair.outcome.missed
+            return repair.outcome
+
+        return Hold(self._settings, self._plain, shard).keep(work)
 
     @cached_property
     def _calendars(self) -> Calendars:
