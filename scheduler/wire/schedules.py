@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from scheduler.core.calendars import planned_by
 from scheduler.core.identity import tenant_of
@@ -65,8 +66,9 @@ def schedule_from_bytes(value: bytes) -> Schedule:
     """The schedule of a stored record. Raises StateCorrupted for bytes this service cannot have written."""
     try:
         record = _schedule(value)
+        spec = _spec_from_wire(record.spec, record.schedule_id, record.calendar_version or 0)
         answers = tuple(_answer_from_wire(answer) for answer in record.recent)
-        return _schedule_of(record, answers, record.older)
+        return _schedule_of(record, spec, answers, record.older)
     except (msgspec.MsgspecError, ValueError, KeyError) as fault:
         raise unreadable("a schedule record", fault, value) from fault
 
@@ -74,7 +76,9 @@ def schedule_from_bytes(value: bytes) -> Schedule:
 def plan_from_bytes(value: bytes) -> Schedule:
     """The same without the answers it remembers: to be read often, never to be stored again."""
     try:
-        return _schedule_of(_plan(value), (), "")
+        record = _plan(value)
+        spec = _known_spec(bytes(record.spec), record.schedule_id, record.calendar_version or 0)
+        return _schedule_of(record, spec, (), "")
     except (msgspec.MsgspecError, ValueError, KeyError) as fault:
         raise unreadable("a schedule record", fault, value) from fault
 
@@ -89,7 +93,7 @@ class _Plan(msgspec.Struct, gc=False):
     created_at: str
     updated_at: str
     effective_at: str
-    spec: m.Spec
+    spec: Raw
     floor: str | None = None
     completed_at: str | None = None
     broken_reason: str | None = None
@@ -101,7 +105,7 @@ class _Plan(msgspec.Struct, gc=False):
 _plan = msgspec.json.Decoder(_Plan).decode
 
 
-def _schedule_of(record: m.Schedule | _Plan, recent: tuple[Answer, ...], older: str) -> Schedule:
+def _schedule_of(record: m.Schedule | _Plan, spec: Spec, recent: tuple[Answer, ...], older: str) -> Schedule:
     effective_at = instant_at(record.effective_at)
     return Schedule(
         schedule_id=record.schedule_id,
@@ -112,7 +116,7 @@ def _schedule_of(record: m.Schedule | _Plan, recent: tuple[Answer, ...], older: 
         updated_at=instant_at(record.updated_at),
         effective_at=effective_at,
         floor=effective_at if record.floor is None else instant_at(record.floor),
-        spec=_spec_from_wire(record.spec, record.schedule_id, record.calendar_version or 0),
+        spec=spec,
         completed_at=instant_or_none(record.completed_at),
         broken_reason=record.broken_reason,
         actor=record.actor,
@@ -168,6 +172,38 @@ _PLAIN = (
 _RETRY = ("max_attempts", "base_ms", "cap_ms")
 
 
+def _known_spec(value: bytes, schedule_id: str, calendar_version: int) -> Spec:
+    """A definition of its bytes. Many share all but the payload, which `spec_value` prints last."""
+    payload = bytes(_payload(value).payload)
+    end = b',"payload":%b}' % payload
+    has_payload = value.endswith(end)
+    rest = value[: -len(end)] + b"}" if has_payload else value
+    read = _kept_spec if len(rest) <= _LONGEST_KEPT else _read_spec
+    spec = read(rest, _named(rest, schedule_id), calendar_version)
+    return replace(spec, payload=payload) if has_payload else spec
+
+
+class _Payload(msgspec.Struct, gc=False):
+    payload: Raw = Raw()
+
+
+_payload = msgspec.json.Decoder(_Payload).decode
+_spec = msgspec.json.Decoder(m.Spec).decode
+
+
+def _read_spec(value: bytes, schedule_id: str | None, calendar_version: int) -> Spec:
+    return _spec_from_wire(_spec(value), schedule_id or "", calendar_version)
+
+
+_kept_spec = lru_cache(maxsize=4096)(_read_spec)
+_LONGEST_KEPT = 1024  # bytes: some 8 MB at most
+
+
+def _named(value: bytes, schedule_id: str) -> str | None:
+    """The schedule's name if the rule depends on it: only `H` in an expression does."""
+    return None if _HASHED.search(value) is None else schedule_id
+
+
 def _spec_from_wire(spec: m.Spec, schedule_id: str, calendar_version: int) -> Spec:
     limit = spec.max_lateness_ms
     trigger = _trigger_from_wire(bytes(spec.trigger), schedule_id)
@@ -211,8 +247,7 @@ _MISFIRES = {kind.value: Misfire(kind) for kind in (MisfireKind.FIRE_ONCE, Misfi
 
 
 def _trigger_from_wire(raw: bytes, schedule_id: str) -> Trigger:
-    shared = _HASHED.search(raw) is None  # only `H` in an expression depends on the schedule's name
-    return _trigger(raw, None if shared else schedule_id)
+    return _trigger(raw, _named(raw, schedule_id))
 
 
 _HASHED = re.compile(rb'"cron":"[^"]*[Hh]')

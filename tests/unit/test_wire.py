@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS
@@ -26,7 +27,7 @@ from scheduler.core.model import (
     State,
 )
 from scheduler.core.record import FORMAT, ShardRecord
-from scheduler.core.trigger import Once, parse_trigger
+from scheduler.core.trigger import Once, Trigger, parse_trigger
 from scheduler.core.unplannable import Unplannable
 from scheduler.errors import StateCorrupted
 from topics import messages
@@ -110,6 +111,13 @@ def simple(**fields: Any) -> Schedule:
     )  # fmt: skip
 
 
+def hashed(name: str) -> Trigger:
+    """Once a day, at an instant of the schedule's own."""
+    trigger = parse_trigger({"cron": "H H * * *", "zone": "UTC"}, schedule_id=name, effective_at=NOW).trigger
+    assert trigger is not None
+    return trigger
+
+
 @settings(max_examples=50, deadline=None)
 @given(SCHEDULES)
 def test_a_schedule_comes_back_as_it_was(schedule: Schedule) -> None:
@@ -120,6 +128,25 @@ def test_a_schedule_comes_back_as_it_was(schedule: Schedule) -> None:
     plan = wire.plan_from_bytes(value)
     assert (plan.spec, plan.state, plan.floor) == (schedule.spec, schedule.state, schedule.floor)
     assert plan.recent == ()
+
+
+@pytest.mark.parametrize("labels", [(), (("payload", "1"),), (("a", "b"), ("payload", '"payload":1'))])
+@pytest.mark.parametrize("description", [None, "x" * 2_000])
+def test_what_definitions_share_is_read_once_and_stays_theirs(
+    labels: tuple[tuple[str, str], ...], description: str | None
+) -> None:
+    """Short or long, with a payload or without, and whatever looks like one."""
+    for payload in (b'{"n":1}', None, b'{"payload":{"n":1}}', b'{"n":1}'):
+        schedule = simple(payload=payload, labels=labels, description=description)
+        assert wire.plan_from_bytes(wire.schedule_to_bytes(schedule)).spec == schedule.spec
+
+
+def test_a_rule_that_depends_on_the_name_is_not_shared() -> None:
+    """`H` in an expression is another instant for another schedule, and so are they once read again."""
+    made = [replace(simple(trigger=hashed(name)), schedule_id=name) for name in ("acme/a", "acme/b", "acme/c")]
+    read = [wire.plan_from_bytes(wire.schedule_to_bytes(schedule)).spec.trigger for schedule in made]
+    assert read == [schedule.spec.trigger for schedule in made]
+    assert len({trigger.next_after(NOW) for trigger in read}) > 1
 
 
 def test_defaults_stay_off_the_wire() -> None:
