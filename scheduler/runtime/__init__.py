@@ -6,7 +6,7 @@
     task.py         one shard: a thread, a store, a transactional producer, the loop
     pace.py         when the shards do what nobody waits for
     transaction.py  the only file that commits
-    restore.py      changelogs to the store
+    restore.py      changelogs to the store             reading.py     partitions read to their ends
     standby.py      warm copies of the shards that other nodes own
     clock.py        the due clock: broker time, carried by a monotonic clock; fed and watched by probe.py
     tables.py       calendars and tenants, read whole and followed for all shards of the process

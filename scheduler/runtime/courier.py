@@ -7,25 +7,34 @@ command has its id.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
-
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler.errors import Retriable
+from scheduler.runtime.hold import never
 from scheduler.runtime.kafka import changelog_consumer, header
+from scheduler.runtime.reading import PartitionReader
 from scheduler.shard.repartition import redirected
+from topics import catalog
 from topics.messages import FORWARDED_HEADER
-from topics.reading import read_compacted
+from topics.reading import Unreachable, read_compacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from confluent_kafka import Message, Producer
+    from confluent_kafka import KafkaError, Message, Producer
 
     from scheduler.config import Settings
 
 ANSWER_S = 30.0
-POLL_S = 0.2
+
+
+class Sent(NamedTuple):
+    """A command as it was read. `source`: `<partition>-<offset>` of where it was read first."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    source: str
 
 
 class Courier:
@@ -43,7 +52,10 @@ class Courier:
             (self._former.calendars, self._new.calendars),
             (self._former.tenants, self._new.tenants),
         ):
-            newest = {key: value for key, value, _, _ in read_compacted(self._old.client_config(), former)}
+            try:
+                newest = {key: value for key, value, _, _ in read_compacted(self._old.client_config(), former)}
+            except (Unreachable, TimeoutError) as fault:
+                raise Retriable(f"{fault}; run the same command again") from fault
             for key, value in newest.items():
                 self._send(new, key, value, 0)
         self._flush()
@@ -51,36 +63,19 @@ class Courier:
     def commands(self, shard: int, start: int) -> tuple[int, int]:
         """The commands of an old partition from `start` on: how many, and the offset behind them. Raises Retriable."""
         count, end = 0, start
-        for message in self._read(shard, start):
-            source = f"{shard}-{message.offset()}"
-            forwarded = header(message, FORWARDED_HEADER)
-            source = source if forwarded is None else forwarded.decode(errors="replace")
-            home, value = redirected(message.value(), message.key(), source, self._new.shards)
-            self._send(self._new.commands, message.key(), value, home)
-            count, end = count + 1, (message.offset() or 0) + 1
+        for sent in self._read(shard, start):
+            home, value = redirected(sent.value, sent.key, sent.source, self._new.shards)
+            self._send(self._new.commands, sent.key, value, home)
+            count, end = count + 1, sent.offset + 1
         self._flush()
         return count, end
 
-    def _read(self, shard: int, start: int) -> Iterator[Message]:
-        partition = TopicPartition(self._former.commands, shard)
-        with closing(changelog_consumer(self._old)) as consumer:
-            low, high = consumer.get_watermark_offsets(partition, timeout=ANSWER_S) or (0, 0)
-            if max(start, low) >= high:
-                return
-            consumer.assign([TopicPartition(self._former.commands, shard, max(start, low))])
-            silent = 0.0
-            while silent < ANSWER_S:
-                messages = consumer.consume(1_000, POLL_S)
-                silent = 0.0 if messages else silent + POLL_S
-                for message in messages:
-                    error = message.error()
-                    if error is None:
-                        yield message
-                    elif error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
-                        raise KafkaException(error)
-                    elif (message.offset() or 0) >= high:
-                        return
-            raise Retriable(f"{self._former.commands}/{shard}: no answer from the brokers for {ANSWER_S:.0f} s")
+    def _read(self, shard: int, start: int) -> Iterator[Sent]:
+        consumer = changelog_consumer(self._old)
+        with closing(PartitionReader(consumer, self._old.namespace, shard, "commands of", never)) as reader:
+            low, high = reader.bounds(catalog.COMMANDS)
+            for _, found in reader.read({catalog.COMMANDS: (max(start, low), high)}, _sent):
+                yield from found
 
     def _send(self, topic: str, key: bytes | None, value: bytes | None, partition: int) -> None:
         while True:
@@ -94,6 +89,13 @@ class Courier:
     def _flush(self) -> None:
         if self._plain.flush(ANSWER_S):
             raise Retriable(f"the brokers did not take everything within {ANSWER_S:.0f} s; run the same command again")
+
+
+def _sent(message: Message) -> Sent:
+    offset = message.offset() or 0
+    forwarded = header(message, FORWARDED_HEADER)
+    source = f"{message.partition()}-{offset}" if forwarded is None else forwarded.decode(errors="replace")
+    return Sent(offset, message.key(), message.value(), source)
 
 
 def _delivered(error: KafkaError | None, message: Message) -> None:

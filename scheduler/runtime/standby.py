@@ -24,7 +24,8 @@ from confluent_kafka import TopicPartition
 
 from scheduler.core.zones import tz_version
 from scheduler.errors import Retriable
-from scheduler.runtime.restore import Outlived, Restore, sorted_by_topic
+from scheduler.runtime.reading import sorted_by_topic
+from scheduler.runtime.restore import Outlived, Restore, change_of
 from scheduler.runtime.stores import STORE_LIFE_MS, note_whole
 from scheduler.runtime.telemetry import event
 from scheduler.shard import keys
@@ -213,7 +214,7 @@ class Standbys:
             with self._giving_up(number):
                 follower = self._followed[number]
                 follower.rebuild.use(self._around.tables.calendars)
-                found, ended = sorted_by_topic(some, len(prefix))
+                found, ended = sorted_by_topic(some, len(prefix), change_of)
                 follower.apply(found, ended, now)
                 follower.measure(consumer, prefix, now)
                 self._show(number, follower.lag, now - follower.whole_ms)

@@ -89,7 +89,7 @@ def positions_from_the_group(patch: Patch) -> None:
 def no_restore(patch: Patch) -> None:
     def wrong(self: Any, store: Any, calendars: Any = None) -> Rebuild:
         with closing(self):
-            _, self.commands_end = self._bounds(catalog.COMMANDS)
+            _, self.commands_end = self._reader.bounds(catalog.COMMANDS)
         return Rebuild(store, self._shard)
 
     patch.setattr(Restore, "run", wrong)

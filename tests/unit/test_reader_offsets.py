@@ -11,13 +11,15 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from scheduler.config import Settings
 from scheduler.errors import Retriable
+from scheduler.runtime import courier
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.outside import Outside
-from scheduler.runtime.restore import Restore
+from scheduler.runtime.reading import PartitionReader
+from scheduler.runtime.restore import change_of
 from scheduler.runtime.task import ShardTask
 from scheduler.shard.commands import Input
 
@@ -48,7 +50,7 @@ def test_a_restore_reads_from_definite_offsets_and_never_after_a_pause() -> None
     """After a resume the client waits for a second: most of a takeover."""
     consumer = Calls()
     with pytest.raises(Retriable):
-        list(Restore(consumer, "", 0, lambda: True)._records({"scheduler.live": (3, 9)}))  # type: ignore[arg-type]
+        list(PartitionReader(consumer, "", 0, "x", lambda: True).read({"scheduler.live": (3, 9)}, change_of))  # type: ignore[arg-type]
     assert consumer.offsets == [3]
     assert consumer.paused == set()
 
@@ -73,3 +75,25 @@ def test_commands_before_the_position_are_not_taken() -> None:
     task.offer(inputs[:7])
     task.offer(inputs[3:])
     assert [one.offset for one in task._inbox] == [5, 6, 7, 8]
+
+
+class Refusing(Calls):
+    """A consumer whose partition exists, with an end, and which then hears an error that does not pass."""
+
+    def get_watermark_offsets(self, *_: object, **__: object) -> tuple[int, int]:
+        return 0, 3
+
+    def poll(self, _seconds: float) -> Any:
+        error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        return SimpleNamespace(error=lambda: error, topic=lambda: "scheduler.commands")
+
+    def consume(self, *_: object) -> list[Any]:
+        return []
+
+
+def test_what_a_move_cannot_read_is_to_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says of which topic, and its kind that running the command once more is right."""
+    monkeypatch.setattr(courier, "changelog_consumer", lambda _: Refusing())
+    settings = Settings()
+    with pytest.raises(Retriable, match=r"commands of scheduler\.commands: .*uthoriz"):
+        courier.Courier(settings, settings, Calls()).commands(0, 0)  # type: ignore[arg-type]
