@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from confluent_kafka import TopicPartition
 
@@ -58,10 +58,13 @@ class OtherTables(Retriable):
     """The owner plans by other zone tables than ours: places derived here would be wrong."""
 
 
-class Follower:
+S = TypeVar("S", bound="Store")  # a copy that is given up is closed or destroyed as what it is
+
+
+class Follower(Generic[S]):
     """One shard's copy while it is followed. Raises StateCorrupted, Outlived, OtherTables: then it is given up."""
 
-    def __init__(self, number: int, store: Store, rebuild: Rebuild, now: int) -> None:
+    def __init__(self, number: int, store: S, rebuild: Rebuild, now: int) -> None:
         self.number = number
         self.store = store
         self.rebuild = rebuild
@@ -139,8 +142,7 @@ class Standbys:
         self._numbers = range(index, settings.shards, settings.processes) if settings.standby else range(0)
         self._marks = {number: outside.mark(around.store_path(number)) for number in self._numbers}
         self._consumer = outside.changelog_follower() if self._numbers else None
-        self._followed: dict[int, Follower] = {}
-        self._stores: dict[int, RocksStore] = {}  # of those
+        self._followed: dict[int, Follower[RocksStore]] = {}
         self._trouble: dict[int, str] = {}
         self._try_at: dict[int, float] = {}
         self._read_at = self._breathed = 0.0
@@ -254,7 +256,6 @@ class Standbys:
             store.destroy() if isinstance(fault, Outlived) else store.close()
             raise
         self._followed[number] = follower
-        self._stores[number] = store
         self._trouble.pop(number, None)
         if self._consumer is not None:
             prefix = around.settings.namespace
@@ -313,11 +314,11 @@ class Standbys:
         event("standby_failed", alarm, shard=number, text=str(fault))
 
     def _let_go(self, number: int, *, destroy: bool = False) -> None:
-        if self._followed.pop(number, None) is None:
+        follower = self._followed.pop(number, None)
+        if follower is None:
             return
-        store = self._stores.pop(number)
         try:
-            store.destroy() if destroy else store.close()
+            follower.store.destroy() if destroy else follower.store.close()
         except Exception as fault:  # noqa: BLE001 - a full disk refuses this, too; the copy is of no use then
             event("standby_not_closed", logging.WARNING, shard=number, text=str(fault))
         if self._consumer is not None:
