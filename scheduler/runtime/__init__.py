@@ -1,7 +1,8 @@
 """The Kafka shell: everything that talks to a broker, reads a clock or runs a thread.
 
     supervisor.py   a node: several processes, restarted when they die
-    process.py      one process: one consumer, one clock, its shards
+    process.py      one process: signals, its parent, its health
+    member.py       what runs in it, put together: one consumer, one clock, its shards
     assignment.py   partitions come and go: shard tasks opened and closed, never blocking the poll loop
     task.py         one shard: a thread, a store, a transactional producer, the loop
     pace.py         when the shards do what nobody waits for

@@ -33,6 +33,8 @@ from scheduler.shard.commands import Input
 from topics.messages import FORWARDED_AFTER_HEADER, FORWARDED_HEADER
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from confluent_kafka import Consumer, Message
 
 BATCH = 5_000
@@ -53,13 +55,14 @@ GIVE_UP_IDLE_S = 0.5  # if nothing of it falls due so soon it closes: the new ow
 class Assignment:
     """The shards of this process and the consumer that feeds them. Used by the poll loop's thread alone."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, ending: Mapping[int, ShardTask] | None = None) -> None:
+        """`ending`: what an assignment before this one left behind; a shard's next task waits for its last one."""
         self._consumer = around.outside.command_consumer(self._committed)
         self._around = around
         self._monotonic = around.outside.monotonic
         self._topic = around.catalogue.commands
         self.tasks: dict[int, ShardTask] = {}
-        self._closing: dict[int, ShardTask] = {}
+        self._closing: dict[int, ShardTask] = dict(ending or {})
         self._paused: set[int] = set()
         self._leaving = False
         self._is_busy = False
@@ -90,6 +93,11 @@ class Assignment:
     def is_outgrown(self) -> bool:
         """Whether a shard of ours was written by a newer version than this."""
         return any(task.is_outgrown for task in self.tasks.values())
+
+    @property
+    def ending(self) -> dict[int, ShardTask]:
+        """Once closed: the tasks that may not have ended in time."""
+        return {**self._closing, **self.tasks}
 
     def close(self, seconds: float) -> bool:
         """Leave the group and stop all shards, such that others take over at once. True if all stopped in time."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import TopicPartition
 
 from scheduler.runtime.assignment import Assignment
+from scheduler.runtime.member import Member
 from scheduler.runtime.probe import Probe
 from scheduler.runtime.task import Phase
 from topics.codec import decode
@@ -151,3 +152,43 @@ def test_a_lost_shard_stops_at_once() -> None:
     assignment.tasks = {0: task}
     assignment._lost(world, [TopicPartition("commands", 0)])  # type: ignore[arg-type]
     assert world.happened == ["0 closes", "1 given up"]
+
+
+def test_a_shard_that_comes_back_waits_for_its_last_task_whatever_assignment_that_was_of() -> None:
+    """A process that leaves because it is outgrown, and joins again, may still have a task that takes long to end."""
+    world = World()
+    first = Assignment(world)  # type: ignore[arg-type]
+    slow: Any = Task(world, 0, Phase.READY)
+    first.tasks = {0: slow}
+    first.close(1.0)
+    again = Assignment(world, first.ending)  # type: ignore[arg-type]
+    again._assigned(world, [TopicPartition("commands", 0)])  # type: ignore[arg-type]
+    assert again.tasks[0]._predecessor is slow
+
+
+def test_a_process_that_is_stopped_while_it_waits_for_others_does_not_join_the_group() -> None:
+    """Its coming would make the owners of before pause for a member that is about to go."""
+    heard: list[str] = []
+
+    def part(name: str) -> Any:
+        def called(*_: object, **__: object) -> bool:
+            heard.append(name)
+            return True
+
+        return SimpleNamespace(
+            **dict.fromkeys(("start", "stop", "say", "close", "poll"), called),
+            join=lambda: heard.append("joins"),
+            wait=lambda _: heard.append("waits"),
+            flush=called,
+        )
+
+    member = object.__new__(Member)
+    member._probe, member._tables, member._standbys, member._turn = (
+        part(n) for n in ("probe", "tables", "copies", "turn")
+    )
+    member._assignment = part("assignment")
+    member._outside = SimpleNamespace(plain=part("plain"))  # type: ignore[assignment]
+    member._stopped = lambda: "waits" in heard
+    assert member.run()
+    assert "waits" in heard
+    assert "joins" not in heard

@@ -10,13 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scheduler.config import Kafka, Settings
-from scheduler.runtime.assignment import Assignment
-from scheduler.runtime.clock import DueClock
-from scheduler.runtime.elders import Turn
-from scheduler.runtime.probe import ClockWatch, Probe
-from scheduler.runtime.standby import Standbys
-from scheduler.runtime.tables import Tables
-from scheduler.runtime.task import Phase, ShardTask, Surroundings
+from scheduler.runtime.member import STOP_S, Member
+from scheduler.runtime.task import Phase, ShardTask
 from scheduler.runtime.telemetry import Telemetry
 from tests.support.world.consumers import Consumer, GroupConsumer
 from tests.support.world.disks import Disk, DiskMark, DiskStore
@@ -26,12 +21,11 @@ from tests.support.world.producers import PlainProducer, TransactionalProducer
 from tests.support.world.threads import Condition, Event, Thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from scheduler.shard.rebuild import Identity
     from tests.support.world.brokers import Brokers
 
-STOP_S = 10.0
 COMPANY_US = 2 * SECOND
 DRIFT = 50e-6  # against the brokers: what crystals do
 SKEW_MS = 300
@@ -117,47 +111,21 @@ class FakeOutside:
 
 
 class Body:
-    """What runs in one process from start to end, as `runtime/process.py` puts it together."""
+    """What runs in one process from start to end: the shell's member on the fake outside."""
 
     def __init__(self, node: Node, index: int) -> None:
-        settings = node.settings
-        self.name = f"{settings.node_id}-{index}"
+        self.name = f"{node.settings.node_id}-{index}"
         self.process = Process(self.name)
-        self.outside: Any = FakeOutside(node, self.process, settings)
+        self.outside: Any = FakeOutside(node, self.process, node.settings)
         self.stopping = False
-        self._catalogue = node.brokers.catalogue
-        clock = DueClock(node.clock)
-        telemetry = Telemetry()
-        self._watch = ClockWatch(clock, telemetry)
-        self._probe = Probe(self.outside, self._catalogue.clock, self.name, clock, node.clock)
-        self._tables = Tables(self.outside, self._catalogue, telemetry)
-        around = Surroundings(settings, self._catalogue, clock, telemetry, "simulated", self._tables, self.outside)
-        self.assignment = Assignment(around)
-        self._standbys = Standbys(around, index)
-        node.world.spawn(self.process, self._run, "main")
-
-    def _run(self) -> None:
-        self._probe.start()
-        self._tables.start()
-        turn = Turn(self.outside, self._catalogue.clock, self.name, self._awaiting)
-        turn.wait(self._probe)
-        self.assignment.join()
-        self._standbys.start()
-        while not self.stopping:
-            self.assignment.poll()
-            self._watch.look()
-        self.assignment.close(STOP_S)
-        self._standbys.stop()
-        self._probe.stop()
-        self._tables.stop()
-        self.outside.plain.flush(1.0)
-
-    def _awaiting(self, _awaited: Mapping[str, str]) -> bool:
-        return self.stopping
+        self._member = Member(
+            node.settings, index, "simulated", self.outside, node.clock, Telemetry(), lambda: self.stopping
+        )
+        node.world.spawn(self.process, self._member.run, "main")
 
     def serving(self) -> dict[int, ShardTask]:
         """The shards this process serves now."""
-        return {n: task for n, task in self.assignment.tasks.items() if task.phase is Phase.READY and not task.trouble}
+        return {n: task for n, task in self._member.tasks.items() if task.phase is Phase.READY and not task.trouble}
 
 
 class Node:
