@@ -1,7 +1,8 @@
 """What a move copies outside of transactions: tables, and commands that no old shard has applied.
 
 Copied twice, after a crash between the copy and its note, both are harmless: a table's record replaces itself, a
-command has its id.
+command has its id. A command that an old shard was about to copy to another, or had copied and could not say so, is
+taken along once: not at all if that one has applied it, and otherwise where it is met first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from scheduler.errors import Retriable
 from scheduler.runtime.hold import never
 from scheduler.runtime.kafka import changelog_consumer, header
 from scheduler.runtime.reading import PartitionReader
+from scheduler.shard.forwarding import Origin, origin_of
 from scheduler.shard.repartition import redirected
 from topics import catalog
 from topics.messages import FORWARDED_HEADER
@@ -24,17 +26,18 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
     from scheduler.config import Settings
+    from scheduler.shard.repartition import Tails
 
 ANSWER_S = 30.0
 
 
 class Sent(NamedTuple):
-    """A command as it was read. `source`: `<partition>-<offset>` of where it was read first."""
+    """A command as it was read; `origin`: where it was read first."""
 
     offset: int
     key: bytes | None
     value: bytes | None
-    source: str
+    origin: Origin
 
 
 class Courier:
@@ -60,13 +63,16 @@ class Courier:
                 self._send(new, key, value, 0)
         self._flush()
 
-    def commands(self, shard: int, start: int) -> tuple[int, int]:
+    def commands(self, shard: int, start: int, tails: Tails) -> tuple[int, int]:
         """The commands of an old partition from `start` on: how many, and the offset behind them. Raises Retriable."""
         count, end = 0, start
         for sent in self._read(shard, start):
-            home, value = redirected(sent.value, sent.key, sent.source, self._new.shards)
+            end = sent.offset + 1
+            if not tails.takes(shard, sent.origin, sent.value):
+                continue
+            home, value = redirected(sent.value, sent.key, sent.origin.name, self._new.shards)
             self._send(self._new.commands, sent.key, value, home)
-            count, end = count + 1, sent.offset + 1
+            count += 1
         self._flush()
         return count, end
 
@@ -94,8 +100,8 @@ class Courier:
 def _sent(message: Message) -> Sent:
     offset = message.offset() or 0
     forwarded = header(message, FORWARDED_HEADER)
-    source = f"{message.partition()}-{offset}" if forwarded is None else forwarded.decode(errors="replace")
-    return Sent(offset, message.key(), message.value(), source)
+    told = None if forwarded is None else origin_of(forwarded.decode(errors="replace"), None)
+    return Sent(offset, message.key(), message.value(), told or Origin(message.partition() or 0, offset))
 
 
 def _delivered(error: KafkaError | None, message: Message) -> None:

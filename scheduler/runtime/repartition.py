@@ -37,7 +37,7 @@ from scheduler.runtime.process import check_topics
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.tables import read_calendars
 from scheduler.shard import keys
-from scheduler.shard.repartition import Carried, Cutover, Old, Reasons, Tally, arrival, carry, cutover
+from scheduler.shard.repartition import Carried, Cutover, Old, Reasons, Tails, Tally, arrival, carry, cutover
 from scheduler.shard.shard import COMMANDS_INPUT
 from scheduler.shard.step import Step
 from scheduler.state.rocks import RocksStore
@@ -178,7 +178,9 @@ class Repartition:
                 self._courier.tables()
                 tallies = self._fill(filling, [old for old, _ in olds], outcome.cut)
             self._verify(filling, tallies, outcome)
-        outcome.commands = sum(self._carry_commands(hold) for hold in departures)
+        records = [look(self._old, hold.shard) or ShardRecord(shard=hold.shard) for hold in departures]
+        tails = Tails([record.forwarded for record in records])
+        outcome.commands = sum(self._carry_commands(*each, tails) for each in zip(departures, records, strict=True))
         cut = outcome.cut
         if cut is not None:
             for hold in filling:
@@ -308,12 +310,11 @@ class Repartition:
 
     # --- 7 commands
 
-    def _carry_commands(self, hold: Hold) -> int:
+    def _carry_commands(self, hold: Hold, found: ShardRecord, tails: Tails) -> int:
         """Commands that the old shard has not applied, to their new shards; then its position follows."""
-        record = look(self._old, hold.shard)
-        start = 0 if record is None else record.positions.get(COMMANDS_INPUT, 0)
-        count, end = self._courier.commands(hold.shard, start)
-        if count:
+        start = found.positions.get(COMMANDS_INPUT, 0)
+        count, end = self._courier.commands(hold.shard, start, tails)
+        if end > start:
 
             def build(record: ShardRecord | None) -> Step | None:
                 if record is None or record.positions.get(COMMANDS_INPUT, 0) >= end:

@@ -9,6 +9,7 @@ the rule that shards decide by (`place_of`), and again when a new shard is whole
     Cutover     where all new shards begin: follows from all old ones, the same however often it is computed
     carry       an old shard's records for the new shards, one by one
     arrival     a step of a new shard that takes some of them up
+    Tails       commands that no old shard has applied, each once
     redirected  a command that no old shard has applied
     Tally       what was carried and what has arrived, to be compared
 """
@@ -31,6 +32,7 @@ from scheduler.core.record import Move, ShardRecord
 from scheduler.core.zone_marks import ZoneRecord
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
+from scheduler.shard.forwarding import is_known
 from scheduler.shard.rebuild import stored_floors, stored_record
 from scheduler.shard.step import Step, floored, place_of, standing
 from scheduler.state.store import MemoryStore
@@ -39,8 +41,9 @@ from topics.codec import Undecodable, raw_fields, split_command
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from scheduler.shard.forwarding import Origin
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
@@ -206,6 +209,33 @@ def arrival(
         step.zones = cut.zones
     step.seal()
     return step
+
+
+class Tails:
+    """Which of the commands that the old shards have not read are still to be applied, each once.
+
+    One in the wrong partition may have been copied to the right one already, and its shard not have come to say so. It
+    is then in two old partitions, or in one and applied. `marks`: what each old shard has had of the others'.
+    """
+
+    def __init__(self, marks: Sequence[Mapping[int, int]]) -> None:
+        self._marks = marks
+        self._met: set[tuple[str, Origin]] = set()
+
+    def takes(self, shard: int, origin: Origin, value: bytes | None) -> bool:
+        """Whether a command that stands in the partition of this shard is to go on; the same is not asked twice."""
+        try:
+            owner = split_command(value).get("schedule_id")
+        except Undecodable:
+            return True
+        if not isinstance(owner, str):
+            return True
+        home = partition_for(owner.encode(), len(self._marks))
+        if is_known(self._marks[home], origin) or (owner, origin) in self._met:
+            return False
+        if home != shard or origin.partition != shard:
+            self._met.add((owner, origin))
+        return True
 
 
 def redirected(value: bytes | None, key: bytes | None, source: str, shards: int) -> tuple[int, bytes | None]:

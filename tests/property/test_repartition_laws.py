@@ -19,7 +19,8 @@ from scheduler import wire
 from scheduler.core.record import Move, ShardRecord
 from scheduler.core.time import format_instant
 from scheduler.shard import keys
-from scheduler.shard.repartition import Carried, Cutover, Old, Reasons, Tally, arrival, carry, cutover
+from scheduler.shard.forwarding import Origin
+from scheduler.shard.repartition import Carried, Cutover, Old, Reasons, Tails, Tally, arrival, carry, cutover
 from scheduler.shard.shard import ShardSettings
 from scheduler.shard.step import Step
 from scheduler.state.store import MemoryStore
@@ -269,3 +270,35 @@ def test_a_floor_tells_later_what_a_calendar_took_away() -> None:
     assert moved.clocks(names[1]) == ["12:00:00"], "of 4 January alone"
     gone = [(o["schedule_id"], o["state"], o["reason"]) for o in moved.occurrences("suppressed")]
     assert sorted(gone) == sorted((name, "suppressed", "calendar") for name in names.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sent=st.lists(st.integers(0, 2), min_size=1, max_size=8),
+    copied=st.integers(0, 8),
+    applied=st.integers(0, 8),
+    order=st.permutations([0, 1, 2]),
+)
+def test_a_command_on_its_way_between_two_old_shards_is_taken_along_once(
+    sent: list[int], copied: int, applied: int, order: list[int]
+) -> None:
+    """Shard 0 was to forward some of its commands; it has copied the first, and of these the first were applied.
+
+    Whichever old partition is read first: each that was not applied goes on once, those that were do not.
+    """
+    names = {n: next(f"acme/n{i}" for i in range(99) if partition_for(f"acme/n{i}".encode(), 3) == n) for n in range(3)}
+    values = [msgspec.json.encode({"command": "create", "schedule_id": names[home]}) for home in sent]
+    partitions: dict[int, list[tuple[Origin, bytes]]] = {0: [], 1: [], 2: []}
+    marks: list[dict[int, int]] = [{}, {}, {}]
+    for offset, (home, value) in enumerate(zip(sent, values, strict=True)):
+        origin = Origin(0, offset)
+        partitions[0].append((origin, value))
+        if home and offset < applied:
+            marks[home][0] = offset + 1
+        elif home and offset < copied:
+            partitions[home].append((origin, value))
+    tails = Tails(marks)
+    taken = [(o, v) for shard in order for o, v in partitions[shard] if tails.takes(shard, o, v)]
+    expected = [(Origin(0, n), v) for n, v in enumerate(values) if not (sent[n] and n < applied)]
+    assert sorted(taken) == expected
+    assert tails.takes(0, Origin(0, 99), b"unreadable")

@@ -22,6 +22,7 @@ from scheduler.runtime.reading import PartitionReader
 from scheduler.runtime.restore import change_of
 from scheduler.runtime.task import ShardTask
 from scheduler.shard.commands import Input
+from scheduler.shard.repartition import Tails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,4 +97,4 @@ def test_what_a_move_cannot_read_is_to_be_tried_again(monkeypatch: pytest.Monkey
     monkeypatch.setattr(courier, "changelog_consumer", lambda _: Refusing())
     settings = Settings()
     with pytest.raises(Retriable, match=r"commands of scheduler\.commands: .*uthoriz"):
-        courier.Courier(settings, settings, Calls()).commands(0, 0)  # type: ignore[arg-type]
+        courier.Courier(settings, settings, Calls()).commands(0, 0, Tails([{}]))  # type: ignore[arg-type]
