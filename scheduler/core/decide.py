@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scheduler.core.calendars import bare, instant_of_once
-from scheduler.core.decide_backfill import cancel_backfill, end_backfills, start_backfill
+from scheduler.core.decide_backfill import cancel_backfill, start_backfill
 from scheduler.core.decision import (
     NO_EFFECTS,
     Decision,
@@ -23,19 +23,27 @@ from scheduler.core.decision import (
     ManualRun,
     Settled,
     Situation,
-    count_settled,
     existing,
     leave,
-    paired,
     refuse,
     refuse_bad,
 )
 from scheduler.core.identity import manual_occurrence_id
 from scheduler.core.lifecycle import TRANSITIONS, Act, act_for
 from scheduler.core.memory import remembering, repeat
-from scheduler.core.model import Gone, Nominal, Schedule, Spec, State
-from scheduler.core.policy import NOTHING_OWED, Look, Settlement, nominal_at, reached_as, settle
+from scheduler.core.model import Nominal, Schedule, Spec, State
+from scheduler.core.policy import NOTHING_OWED, Look, Settlement, nominal_at, settle
 from scheduler.core.problem import Problem
+from scheduler.core.settlements import (
+    change_sentence,
+    count_settled,
+    end_debts,
+    final_settlement,
+    next_sentence,
+    paired,
+    reached,
+    settle_old,
+)
 from scheduler.core.spec import SpecContext, changed_fields, parse_spec
 from scheduler.core.time import format_instant
 
@@ -228,9 +236,9 @@ def _armed(
         return refuse_bad(command, situation, (Problem("spec.trigger", "never_fires", text),))
     settled: Settled = ()
     if before is not None:
-        settled = paired(before, _settle_old(command, situation, before))
+        settled = paired(before, settle_old(command, situation, before))
         if command.supersede:
-            settled += _end_debts(situation, before, "cancelled", "superseded")
+            settled += end_debts(situation, before, "cancelled", "superseded")
     late = NOTHING_OWED
     if passed is not None:
         # It passed between append and decision (or a little before): judged like any nominal nobody looked at.
@@ -245,7 +253,7 @@ def _armed(
     return Decision(
         accepted=True,
         code="created" if before is None else "updated",
-        message=_next_sentence(after, late),
+        message=next_sentence(after, late),
         before=before,
         after=after,
         effects=Effects(
@@ -261,28 +269,18 @@ def _armed(
     )
 
 
-def _settle_old(command: Command, situation: Situation, before: Schedule) -> Settlement:
-    if before.state is State.PAUSED:
-        return Settlement(gone=reached_as("suppressed", "paused", before, situation.position, situation.look.now))
-    if before.state is not State.ACTIVE:
-        return NOTHING_OWED
-    if command.supersede:
-        return _reached(situation, before, "cancelled", "superseded")
-    return settle(before, situation.position, situation.look)
-
-
 def _pause(command: Command, situation: Situation, act: Act) -> Decision:
     before = existing(situation)
     now = situation.look.now
-    settled = paired(before, _reached(situation, before, "suppressed", "paused"))
-    settled += _end_debts(situation, before, "suppressed", "paused")
+    settled = paired(before, reached(situation, before, "suppressed", "paused"))
+    settled += end_debts(situation, before, "suppressed", "paused")
     return _changed(command, situation, act, replace(before, floor=max(before.floor, now)), settled)
 
 
 def _resume(command: Command, situation: Situation, act: Act) -> Decision:
     before = existing(situation)
     now = situation.look.now
-    owed = _reached(situation, before, "suppressed", "paused")
+    owed = reached(situation, before, "suppressed", "paused")
     if command.catch_up:
         missed = settle(before, situation.position, Look(now, before.floor, situation.look.rules, "paused"))
         owed = Settlement(
@@ -299,14 +297,14 @@ def _resume(command: Command, situation: Situation, act: Act) -> Decision:
 
 def _cancel(command: Command, situation: Situation, act: Act) -> Decision:
     before = existing(situation)
-    settled = _final_settlement(situation, before, "cancelled")
+    settled = final_settlement(situation, before, "cancelled")
     after = replace(before, floor=max(before.floor, situation.look.now), completed_at=None)
     return _changed(command, situation, act, after, settled)
 
 
 def _delete(command: Command, situation: Situation, act: Act) -> Decision:
     before = existing(situation)
-    settled = _final_settlement(situation, before, "deleted")
+    settled = final_settlement(situation, before, "deleted")
     decision = _changed(command, situation, act, before, settled)
     return replace(decision, effects=replace(decision.effects, save=False, delete=True))
 
@@ -333,7 +331,7 @@ def _changed(command: Command, situation: Situation, act: Act, after: Schedule, 
     return Decision(
         accepted=True,
         code=act.value,
-        message=_change_sentence(act, after, counts),
+        message=change_sentence(act, after, counts),
         before=before,
         after=after,
         effects=Effects(
@@ -453,30 +451,6 @@ def _just_passed(schedule: Schedule, now: int) -> int | None:
     return replace(schedule, floor=at - 1).next_after(at - 1)  # None outside of start and end
 
 
-def _reached(situation: Situation, before: Schedule, state: str, reason: str) -> Settlement:
-    """All reached and undecided nominals, ended by a change."""
-    return Settlement(gone=reached_as(state, reason, before, situation.position, situation.look.now))
-
-
-def _final_settlement(situation: Situation, before: Schedule, reason: str) -> Settled:
-    """What cancel and delete leave behind: a paused one's nominals were suppressed, an active one's are cancelled."""
-    backfills = end_backfills(situation, reason)
-    if before.state is State.PAUSED:
-        return paired(before, _reached(situation, before, "suppressed", "paused")) + backfills
-    ended = paired(before, _reached(situation, before, "cancelled", reason))
-    return ended + _end_debts(situation, before, "cancelled", reason) + backfills
-
-
-def _end_debts(situation: Situation, before: Schedule, state: str, reason: str) -> Settled:
-    """What was owed and not yet dispatched, each under the version it belongs to."""
-    ended: Settled = ()
-    for debt in situation.debts:
-        if debt.nominals:
-            gone = Gone(state, reason, len(debt.nominals), min(debt.nominals), max(debt.nominals))
-            ended += paired(replace(before, version=debt.version), Settlement(gone=(gone,)))
-    return ended
-
-
 def _planned(schedule: Schedule, now: int, count: int) -> tuple[Nominal, ...]:
     if schedule.state not in (State.ACTIVE, State.PAUSED):
         return ()
@@ -495,30 +469,3 @@ def _spec_problems(command: Command, situation: Situation) -> tuple[Problem, ...
     previous = situation.schedule.spec if situation.schedule and command.verb != "create" else None
     context = SpecContext(command.schedule_id, situation.look.now, previous, situation.calendars)
     return parse_spec(command.spec, context).problems
-
-
-def _next_sentence(schedule: Schedule, late: Settlement) -> str:
-    if late.runs:
-        return "its instant has just passed, so it was dispatched at once"
-    if late.catch_up:
-        return "its instant has passed; it is caught up"
-    if late.gone:
-        return "its instant has passed, longer ago than its policy allows: missed"
-    if schedule.state is State.PAUSED:
-        return "paused: nothing fires until it is resumed"
-    return "armed"
-
-
-def _change_sentence(act: Act, after: Schedule, counts: tuple[tuple[str, int], ...]) -> str:
-    done = {
-        Act.PAUSE: "paused: nothing fires until it is resumed",
-        Act.RESUME: "resumed: it fires again strictly after now",
-        Act.CANCEL: "cancelled: nothing of it will fire",
-        Act.DELETE: "deleted",
-    }[act]
-    if act is Act.RESUME and after.state is State.COMPLETED:
-        done = "resumed, but no nominal is left: completed"
-    if act is Act.RESUME and after.state is State.BROKEN:
-        done = f"no longer paused, but broken ({after.broken_reason}): update it"
-    settled = ", ".join(f"{count} {what}" for what, count in counts)
-    return f"{done} ({settled})" if settled else done

@@ -10,18 +10,15 @@ from scheduler.core.backfill import MOST_NOMINALS, Backfill, bounds
 from scheduler.core.decision import (
     Decision,
     Effects,
-    Settled,
     Situation,
-    count_settled,
     existing,
     leave,
-    paired,
     refuse,
     refuse_bad,
 )
 from scheduler.core.model import State
-from scheduler.core.policy import Settlement
 from scheduler.core.problem import Problem
+from scheduler.core.settlements import count_settled, end_backfills
 from scheduler.core.time import format_instant
 
 if TYPE_CHECKING:
@@ -108,13 +105,3 @@ def cancel_backfill(_command: Command, situation: Situation, act: Act) -> Decisi
         effective_at=situation.look.now,
         counts=count_settled(settled, situation, drop=True),
     )
-
-
-def end_backfills(situation: Situation, reason: str) -> Settled:
-    """What backfills had still to run; of one that does not know yet what ran, nothing can be said."""
-    ended: Settled = ()
-    for backfill in situation.backfills:
-        left = backfill.left() if backfill.informed else None
-        if left is not None:
-            ended += paired(backfill.definition, Settlement(gone=(replace(left, reason=reason),)))
-    return ended

@@ -9,7 +9,7 @@ from msgspec import Struct
 from scheduler.core.calendars import NO_CALENDARS, Calendars
 from scheduler.core.command import MAX_PROBLEMS
 from scheduler.core.model import Answer, Nominal, Schedule
-from scheduler.core.policy import NOTHING_OWED, Look, Settlement
+from scheduler.core.policy import Look, Settlement
 
 if TYPE_CHECKING:
     from scheduler.core.backfill import Backfill
@@ -99,26 +99,6 @@ def existing(situation: Situation) -> Schedule:
     if situation.schedule is None:
         raise AssertionError("the lifecycle table led an absent schedule to a handler for present ones")
     return situation.schedule
-
-
-def paired(definition: Schedule, settlement: Settlement) -> Settled:
-    """A settlement beside its definition; empty when it settles nothing."""
-    return () if settlement == NOTHING_OWED else ((definition, settlement),)
-
-
-def count_settled(settled: Settled, situation: Situation, *, drop: bool) -> tuple[tuple[str, int], ...]:
-    """How many nominals became what, by word; `drop`: what the schedule owes is not kept."""
-    counts: dict[str, int] = {}
-    kept = 0 if drop else sum(len(debt.nominals) for debt in situation.debts)
-    for _, part in settled:
-        kept += len(part.waiting) + len(part.catch_up)
-        if part.runs:
-            counts["dispatched"] = counts.get("dispatched", 0) + len(part.runs)
-        for gone in part.gone:
-            counts[gone.state] = counts.get(gone.state, 0) + gone.count
-    if kept:
-        counts["kept"] = kept
-    return tuple(sorted(counts.items()))
 
 
 def leave(schedule: Schedule, code: str, message: str, warnings: tuple[Problem, ...] = ()) -> Decision:
