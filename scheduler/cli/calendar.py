@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
 
-from scheduler.cli.common import Cli, Shown, json_option, note, pass_cli, print_json, print_table, tell_mistakes
+from scheduler.cli.common import Cli, Shown, json_option, pass_cli, print_json, print_table, stop_at
 from scheduler.cli.documents import Mistake, read_named
 from scheduler.cli.kafka import kafka_errors, settings_with_broker
 from scheduler.cli.looking import calendar_versions
@@ -79,9 +78,7 @@ def apply(cli: Cli, files: Sequence[TextIO], *, as_json: bool, dry_run: bool, ac
     """
     asked, mistakes = _read(files)
     if mistakes:
-        tell_mistakes(mistakes, as_json=as_json)
-        note("error: nothing was written")
-        sys.exit(2)
+        stop_at(mistakes, "nothing was written", as_json=as_json)
     settings = settings_with_broker(cli)
     with kafka_errors():
         there = calendar_versions(settings)

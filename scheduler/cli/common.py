@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import msgspec
@@ -62,13 +62,18 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def tell_mistakes(mistakes: Iterable[Mistake], *, as_json: bool) -> None:
-    """What is wrong with the files given: a line of JSON each, or file:line and a sentence on standard error."""
+def stop_at(mistakes: Iterable[Mistake], so: str, *, as_json: bool) -> NoReturn:
+    """Tell what is wrong with the files given, a line of JSON each, or file:line and a sentence on standard error.
+
+    Then `so`, what follows from it, and the end of the program with exit code 2.
+    """
     for mistake in mistakes:
         if as_json:
             print_json({"file": mistake.file, "line": mistake.line, "error": mistake.why})
         else:
             note(str(mistake))
+    note(f"error: {so}")
+    sys.exit(2)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

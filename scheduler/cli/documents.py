@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import yaml
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import TextIO
 
+T = TypeVar("T")
 FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(Command))
 
 
@@ -92,13 +93,18 @@ def read_objects(text: str, file: str) -> Iterator[tuple[int, dict[str, Any]] | 
             yield Mistake(file=file, line=line, why="expected an object of names and values")
 
 
-def read_texts(files: Iterable[TextIO]) -> Iterator[tuple[str, str] | Mistake]:
-    """Name and text of each file; one that is no text comes as a mistake."""
+def read_each(
+    files: Iterable[TextIO], read: Callable[[str, str], Iterable[T | Mistake]]
+) -> Iterator[tuple[str, T] | Mistake]:
+    """What `read` finds in the text of each file, given with the file's name; mistakes among it."""
     for file in files:
         try:
-            yield file.name, file.read()
+            text = file.read()
         except UnicodeDecodeError as error:
             yield Mistake(file=file.name, line=1, why=f"is not UTF-8 text: {error.reason}")
+            continue
+        for found in read(text, file.name):
+            yield found if isinstance(found, Mistake) else (file.name, found)
 
 
 def read_named(
@@ -107,21 +113,16 @@ def read_named(
     """The objects of all files with file and line, and everything that is wrong; the field `name` tells them apart."""
     good: list[tuple[str, int, dict[str, Any]]] = []
     mistakes: list[Mistake] = []
-    for read in read_texts(files):
-        if isinstance(read, Mistake):
-            mistakes.append(read)
+    for found in read_each(files, read_objects):
+        if isinstance(found, Mistake):
+            mistakes.append(found)
             continue
-        file, text = read
-        for found in read_objects(text, file):
-            if isinstance(found, Mistake):
-                mistakes.append(found)
-                continue
-            line, fields = found
-            wrong = list(faults(fields))
-            wrong += [f"{fields.get(name)!r} is given twice" for *_, one in good if one[name] == fields.get(name)]
-            mistakes += [Mistake(file=file, line=line, why=why) for why in wrong]
-            if not wrong:
-                good.append((file, line, fields))
+        file, (line, fields) = found
+        wrong = list(faults(fields))
+        wrong += [f"{fields.get(name)!r} is given twice" for *_, one in good if one[name] == fields.get(name)]
+        mistakes += [Mistake(file=file, line=line, why=why) for why in wrong]
+        if not wrong:
+            good.append((file, line, fields))
     return good, mistakes
 
 

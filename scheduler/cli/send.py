@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scheduler.cli.common import Cli, json_option, note, now_ms, pass_cli, print_json, progress, tell_mistakes
-from scheduler.cli.documents import Located, Mistake, read_commands, read_texts
+from scheduler.cli.common import Cli, json_option, now_ms, pass_cli, print_json, progress, stop_at
+from scheduler.cli.documents import Located, Mistake, read_commands, read_each
 from scheduler.cli.kafka import command_client, settings_with_broker
 from scheduler.cli.replies import as_json as reply_json
 from scheduler.cli.replies import as_lines
@@ -53,9 +53,8 @@ def command(
     """
     located, mistakes = _read(files)
     if mistakes:
-        tell_mistakes(mistakes, as_json=as_json)
-        note(f"error: {len(mistakes)} of {len(mistakes) + len(located)} can't be read as commands; nothing was sent")
-        sys.exit(2)
+        count = f"{len(mistakes)} of {len(mistakes) + len(located)}"
+        stop_at(mistakes, f"{count} can't be read as commands; nothing was sent", as_json=as_json)
     for item in located:
         item.command.dry_run = item.command.dry_run or dry_run
         item.command.actor = item.command.actor or actor
@@ -79,16 +78,11 @@ def _read(files: Iterable[TextIO]) -> tuple[list[Located], list[Mistake]]:
     now = now_ms()
     located: list[Located] = []
     mistakes: list[Mistake] = []
-    for read in read_texts(files):
-        if isinstance(read, Mistake):
-            mistakes.append(read)
-            continue
-        file, text = read
-        for found in read_commands(text, file, now):
-            if isinstance(found, Located):
-                located.append(found)
-            else:
-                mistakes.append(found)
+    for found in read_each(files, lambda text, file: read_commands(text, file, now)):
+        if isinstance(found, Mistake):
+            mistakes.append(found)
+        else:
+            located.append(found[1])
     return located, mistakes
 
 
