@@ -14,7 +14,7 @@ from scheduler.core.zones import pin_tables
 
 if TYPE_CHECKING:
     from scheduler.config import Settings
-    from scheduler.runtime.repartition import Outcome, Repartition, Standing
+    from scheduler.runtime.repartition import Census, Outcome, Repartition
 
 _MISUSED = 2
 
@@ -94,7 +94,7 @@ def _problems(old: Settings, new: Settings) -> list[str]:
 def _plan(move: Repartition, new: Settings, *, as_json: bool) -> None:
     topics = move.new_topics
     rows = []
-    for found in move.standings():
+    for found in move.census():
         rows.append(found)
         if as_json:
             print_json(_as_json(found))
@@ -118,7 +118,7 @@ def _plan(move: Repartition, new: Settings, *, as_json: bool) -> None:
         note(f"{behind} schedules are behind: let the nodes catch up first, or the move prolongs their outage")
 
 
-def _as_json(found: Standing) -> dict[str, Any]:
+def _as_json(found: Census) -> dict[str, Any]:
     return {
         "shard": found.shard,
         "schedules": dict(found.schedules),

@@ -59,7 +59,7 @@ HELD = 100_000  # records in memory that wait for their transaction, of all new 
 
 
 @dataclass(slots=True)
-class Standing:
+class Census:
     """One old shard as a dry run finds it. `behind`: entries of its due index that should have fired by now."""
 
     shard: int
@@ -143,11 +143,11 @@ class Repartition:
     def _calendars(self) -> Calendars:
         return read_calendars(self._old, self._former)
 
-    def standings(self) -> Iterator[Standing]:
+    def census(self) -> Iterator[Census]:
         """What there is to move, shard by shard; the shards go on firing meanwhile."""
         with self._restored() as olds:
             for old, commands_end in olds:
-                found = Standing(old.record.shard, moved=old.record.moved_to is not None)
+                found = Census(old.record.shard, moved=old.record.moved_to is not None)
                 for _, value in old.store.items(keys.SCHEDULE, keys.after_prefix(keys.SCHEDULE)):
                     found.schedules[wire.plan_from_bytes(value).state.value] += 1
                 for key in old.store.keys(keys.LIVE, keys.after_prefix(keys.LIVE)):

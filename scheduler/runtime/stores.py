@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 from scheduler import wire
 from scheduler.runtime.telemetry import event
 from scheduler.shard import keys
-from scheduler.shard.rebuild import Identity, claim
+from scheduler.shard.rebuild import Identity, sign
 from scheduler.state.rocks import RocksStore, StoreHeld
 from scheduler.state.store import Batch
 from topics.catalog import DAY_MS
@@ -136,7 +136,7 @@ def whole_at(store: Store) -> int | None:
 def _open(path: Path, identity: Identity, now: int, *, wipe: bool = False, write_buffer: int = 0) -> RocksStore:
     store = RocksStore(path, write_buffer)
     try:
-        claim(store, identity)
+        sign(store, identity)
         known = whole_at(store)
         old = known is not None and now - known > STORE_LIFE_MS
     except BaseException:
@@ -147,5 +147,5 @@ def _open(path: Path, identity: Identity, now: int, *, wipe: bool = False, write
     event("store_too_old" if old else "store_wiped", logging.WARNING, shard=identity.shard)
     store.destroy()
     store = RocksStore(path, write_buffer)
-    claim(store, identity)
+    sign(store, identity)
     return store

@@ -222,7 +222,7 @@ class Identity(NamedTuple):
         return f"cluster={self.cluster} namespace={self.namespace} shards={self.shards} shard={self.shard}".encode()
 
 
-def claim(store: Store, identity: Identity) -> None:
+def sign(store: Store, identity: Identity) -> None:
     """Write the identity into a new store, or check it. Raises StateCorrupted when it is another one's."""
     key = keys.meta("identity")
     found = store.get(key)

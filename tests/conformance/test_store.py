@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.errors import StateCorrupted
-from scheduler.shard.rebuild import Identity, claim
+from scheduler.shard.rebuild import Identity, sign
 from scheduler.state.rocks import RocksStore
 from scheduler.state.store import Batch, MemoryStore, Store
 
@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_used_is_a_clear_error(tmp_path: Path) -> Non
 def test_a_store_of_another_owner_is_refused(store: Store, other: dict[str, str | int]) -> None:
     """Of another cluster, namespace, number of shards or shard: never guessed at."""
     mine = Identity("c", "", 8, 1)
-    claim(store, mine)
-    claim(store, mine)
+    sign(store, mine)
+    sign(store, mine)
     with pytest.raises(StateCorrupted, match="belongs to"):
-        claim(store, mine._replace(**other))  # type: ignore[arg-type] # fields of the tuple
+        sign(store, mine._replace(**other))  # type: ignore[arg-type] # fields of the tuple

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from scheduler.runtime.stores import STORE_LIFE_MS, whole_at
-from scheduler.shard.rebuild import Identity, claim
+from scheduler.shard.rebuild import Identity, sign
 from scheduler.state.rocks import StoreHeld
 from scheduler.state.store import Batch, MemoryStore
 from tests.support.world.fibers import MILLISECOND, Killed, Process, World
@@ -79,7 +79,7 @@ class Disk:
         if wipe or (known is not None and now - known > STORE_LIFE_MS):
             directory = self.directories[name] = Directory()
         directory.handle = store = DiskStore(self, process, name)
-        claim(store, identity)
+        sign(store, identity)
         return store
 
     def lose_power(self) -> None:
