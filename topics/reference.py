@@ -243,7 +243,8 @@ Everyone who speaks to the scheduler over Kafka needs only what stands here. The
 - **Write commands with Kafka's default partitioner** (murmur2 of the key), keyed by `schedule_id`. Java, kafka-ui and
   Kafka Streams do so by themselves; librdkafka users set `partitioner=murmur2_random`. A command in the wrong partition
   is forwarded, at the price of a detour; its reply names the setting.
-- **Commands are idempotent by `command_id`.** No reply? Send it again with the same id.
+- **Commands are idempotent by `command_id`.** No reply? Send it again with the same id. A schedule takes what it
+  remembers along when it is deleted: its create, sent again after that, creates it anew.
 
 A namespace set for the cluster stands before every topic name; P is its number of shards.
 """
