@@ -102,10 +102,11 @@ _TABLE: Final[dict[str, _Row]] = {
         carries="everything owed that is not simply a schedule's next nominal. A changelog",
     ),
     SHARDS: _Row(
-        key="shard, shard/zones, shard/repair", writer="shard, repair-cursor, repartition",
+        key="shard, shard/zones, shard/queue/…, shard/repair", writer="shard, repair-cursor, repartition",
         readers="shard (restore), operators", message="Shard",
         carries="input positions, seen_until, cursor and token counter of a shard, rewritten by every step; the "
-        "zones its schedules use ([Zones](#zones)), when they change; the last [Repair](#repair) of its cursor",
+        "zones its schedules use ([Zones](#zones)), when they change; a [Lag](#lag) for each queue that lags; the last "
+        "[Repair](#repair) of its cursor",
     ),
     OCCURRENCES: _Row(
         key="occurrence_id, in the partition of its owner", writer="shard", readers="anyone", message="Occurrence",

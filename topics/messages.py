@@ -228,6 +228,28 @@ class Backlog(Message):
     until: Cursor
     reason: str = "downtime"
     seen_until: Instant = "1970-01-01T00:00:00Z"
+    since: Cursor | None = None  # up to here only keys of queues that lagged there
+
+
+class KeyRange(Message):
+    """Keys of the due index in (after, until]."""
+
+    after: Cursor
+    until: Cursor
+
+
+class Lag(Message):
+    """`scheduler.shards`, key `<shard>/queue/<priority>/<tenant>`: what of a queue is undecided behind the cursor.
+
+    Written by steps that change it; a tombstone follows when the queue has caught up.
+    """
+
+    shard: int
+    step: int
+    priority: Priority
+    tenant: str
+    after: Cursor | None = None  # the queue's own cursor, which counts instead of the shard's
+    closed: list[KeyRange] = []  # where it lagged when an outage began, until that is decided
 
 
 class Move(Message):
@@ -259,6 +281,8 @@ class Shard(Message):
     forwarded: dict[int, int] = {}  # partition of the command topic -> below it every copy from there is applied
     moved_to: Move | None = None  # the shard is over: what was its own is in that namespace
     moved_from: Move | None = None
+    queues: int = 0  # how many records `<shard>/queue/...` there are
+    queues_step: int = 0  # the oldest of the steps that wrote them
 
 
 class ZoneMark(Message):

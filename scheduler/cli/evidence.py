@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scheduler.config import Settings
+    from scheduler.core.due import Lag
     from scheduler.core.model import Schedule
     from scheduler.core.record import ShardRecord
 
@@ -92,10 +93,16 @@ class Collector:
 
     def _shard_record(self) -> tuple[ShardRecord, Place] | None:
         found: tuple[ShardRecord, Place] | None = None
+        lags: dict[bytes, Lag] = {}
         for key, value, place in self._compacted(self._catalogue.shard_records):
-            if value is not None and key == b"%d" % self._shard:
+            queue = wire.lag_queue(self._shard, key)
+            if queue is not None:
+                lags.pop(queue, None)
+            if value is not None and queue is not None:
+                lags[queue] = wire.lag_from_bytes(value)
+            elif value is not None and key == b"%d" % self._shard:
                 found = wire.record_from_bytes(value), place
-        return found
+        return None if found is None else (found[0].moved(lags=lags), found[1])
 
     def _owed(self) -> list[tuple[m.Live, Place]]:
         found: dict[bytes, tuple[m.Live, Place]] = {}

@@ -1,14 +1,21 @@
 """The order in which work falls due, and what of it is decided.
 
 A due key is `(available_at, priority, schedule_id)` as bytes that sort in that order; the tenant leads the schedule id.
-A shard fires in key order and its *cursor* is the key up to which it has fired. A *backlog* is a stretch of one
-priority that the cursor has passed and that is not decided yet: after an outage, or of a queue that lags.
+A *queue* is what is due for one priority and tenant. A shard fires up to its *cursor*; when more is due than one step
+takes, the queues that did not get all of theirs *lag*: each has a cursor of its own then, which counts instead. After
+an outage a *backlog* is a stretch of one priority that the cursor has passed and that is not decided yet.
 
     a nominal n of schedule s is decided  <=>  n <= floor(s)
-                                               or key(n, s) <= cursor and in no backlog of its priority
+                                               or key(n, s) <= cursor and in no undecided stretch of its queue
 
-The next nominal of a schedule is its first undecided one; with the schedules, the live records and the shard record the
-whole due index can therefore be derived again, and it is not logged itself.
+    undecided stretches of a queue:  what of the backlogs of its priority is not decided
+                                     what lies between its own cursor and the shard's, if it lags
+
+An outage ends all lagging: what lagged when it began is decided with the backlog of its priority, which then begins
+before the cursor of that time (`since`); up to there only what lagged belongs to it.
+
+The next nominal of a schedule is its first undecided one; with the schedules, the live records and the shard's records
+the whole due index can therefore be derived again, and it is not logged itself.
 """
 
 from __future__ import annotations
@@ -19,10 +26,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from scheduler.core.policy import Look, nominal_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from scheduler.core.model import Nominal, Schedule
     from scheduler.core.policy import Rules
+    from scheduler.core.record import ShardRecord
 
 _HEAD = Struct(">QB")
 HEAD_SIZE = _HEAD.size  # of the instant and the priority
@@ -51,28 +59,95 @@ def schedule_of(key: bytes) -> str:
     return key[HEAD_SIZE:].decode()
 
 
+def queue_of(key: bytes) -> bytes:
+    """The queue of a due key: a byte of priority and the tenant's name."""
+    return key[8 : key.index(b"/", HEAD_SIZE)]
+
+
+def queue_name(priority: int, schedule_id: str) -> bytes:
+    """The queue of a schedule."""
+    return bytes([priority]) + schedule_id[: schedule_id.index("/")].encode()
+
+
+class Lag(NamedTuple):
+    """What of one queue is undecided behind the shard's cursor.
+
+    `step`: the one that last wrote this down. `after`: the queue's own cursor while it lags. `closed`: stretches
+    (after, until] in which it lagged when an outage began; they go as the backlog of its priority is decided.
+    """
+
+    step: int = 0
+    after: bytes | None = None
+    closed: tuple[tuple[bytes, bytes], ...] = ()
+
+    def is_closed_over(self, key: bytes) -> bool:
+        return any(after < key <= until for after, until in self.closed)
+
+
 class Backlog(NamedTuple):
-    """Keys of one priority in (after, until] that the cursor has passed and that are not decided yet."""
+    """Keys of one priority in (after, until] that the cursor has passed and that are not decided yet.
+
+    Up to `since` only those of queues that lagged there.
+    """
 
     priority: int
     after: bytes
     until: bytes
     reason: str = "downtime"
     seen_until: int = 0
+    since: bytes = b""
 
-    def holds(self, key: bytes) -> bool:
-        return self.after < key <= self.until and key[8] == self.priority
+    def holds(self, key: bytes, lags: Mapping[bytes, Lag]) -> bool:
+        if not self.after < key <= self.until or key[8] != self.priority:
+            return False
+        if key > self.since:
+            return True
+        lag = lags.get(queue_of(key))
+        return lag is not None and lag.is_closed_over(key)
 
 
-def look_at(key: bytes, backlogs: Sequence[Backlog], now: int, rules: Rules) -> Look:
+def stretches(queue: bytes, record: ShardRecord) -> list[tuple[bytes, bytes | None]]:
+    """What of a queue is undecided, as (after, until] in ascending order; the last has no end."""
+    cursor = record.cursor
+    if not record.backlogs and not record.lags:
+        return [(cursor, None)]
+    found: list[tuple[bytes, bytes | None]] = []
+    lag = record.lags.get(queue)
+    backlogs = [backlog for backlog in record.backlogs if backlog.priority == queue[0]]
+    for after, until in () if lag is None else lag.closed:
+        # A standby may know of this before it knows of the backlog: then it counts as a whole.
+        begin = max([after, *(backlog.after for backlog in backlogs if backlog.since == until)])
+        if begin < until:
+            found.append((begin, until))
+    for backlog in backlogs:
+        begin = max(backlog.after, backlog.since)
+        if begin < backlog.until:
+            found.append((begin, backlog.until))
+    if lag is not None and lag.after is not None:
+        found.append((lag.after, cursor))
+    found.append((cursor, None))
+    found.sort(key=_after)
+    return found
+
+
+def is_passed_over(key: bytes, record: ShardRecord) -> bool:
+    """Whether the cursor has passed this key without deciding it."""
+    return any(after < key <= until for after, until in stretches(queue_of(key), record) if until is not None)
+
+
+def _after(stretch: tuple[bytes, bytes | None]) -> bytes:
+    return stretch[0]
+
+
+def look_at(key: bytes, record: ShardRecord, now: int, rules: Rules) -> Look:
     """How the nominal with this key is to be judged: as missed in the outage whose backlog holds it, or as just due.
 
     An outage that begins before the last one's backlog is decided extends it: what nobody has decided is one set.
     """
     priority = priority_of(key)
-    held = [backlog for backlog in backlogs if backlog.priority == priority]
+    held = [backlog for backlog in record.backlogs if backlog.priority == priority]
     for backlog in held:
-        if backlog.holds(key):
+        if backlog.holds(key, record.lags):
             looked_at = max(instant_of(b.until) for b in held)
             return Look(now, backlog.seen_until, rules, backlog.reason, looked_at)
     return Look(now, now, rules)
@@ -85,11 +160,10 @@ class Due(NamedTuple):
     nominal: Nominal
 
 
-def position(schedule: Schedule, cursor: bytes, backlogs: Sequence[Backlog]) -> Due | None:
+def position(schedule: Schedule, record: ShardRecord) -> Due | None:
     """The first undecided nominal of an active schedule. Cost: a handful of trigger evaluations, whatever the gap."""
     priority = schedule.spec.priority
-    stretches = [(b.after, b.until) for b in backlogs if b.priority == priority]
-    for after, until in [*stretches, (cursor, None)]:
+    for after, until in stretches(queue_name(priority, schedule.schedule_id), record):
         # A nominal n starts before n + window, so whatever lies a window before the stretch is before it.
         nominal = schedule.next_after(instant_of(after) - schedule.spec.window_ms - 1)
         while nominal is not None:

@@ -12,9 +12,10 @@ from scheduler.core.due import instant_end
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.core.due import Backlog
+    from scheduler.core.due import Backlog, Lag
 
-FORMAT = 1  # of all records a shard writes to its changelogs; a newer one than ours is refused
+FORMAT = 2  # of all records a shard writes to its changelogs; a newer one than ours is refused
+FORMAT_WITHOUT_LAGS = 1  # what a shard with no lagging queue writes: older versions read it
 
 
 class Move(NamedTuple):
@@ -39,6 +40,7 @@ class ShardRecord(Struct, frozen=True, kw_only=True, gc=False):
     release that does not know it leaves it out again, which is harmless: a copy that comes twice is then known by its
     command id only, as it was before there were marks; so it needs no new `FORMAT`).
     `moved_to`: the shard is over, its schedules are in that namespace. `moved_from`: where a new one's come from.
+    `lags`: the queues that lag or lagged (see `core/due.py`), by name; each is a record of its own on the topic.
     """
 
     shard: int
@@ -56,6 +58,7 @@ class ShardRecord(Struct, frozen=True, kw_only=True, gc=False):
     forwarded: Mapping[int, int] = {}
     moved_to: Move | None = None
     moved_from: Move | None = None
+    lags: Mapping[bytes, Lag] = {}
 
     def moved(self, **changes: object) -> ShardRecord:
         return replace(self, **changes)

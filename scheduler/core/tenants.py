@@ -42,5 +42,9 @@ class Tenants(Struct, frozen=True):
         own = {t: max(LEAST_PER_S, w.catch_up_per_s / shards) for t, w in self.newest() if w.catch_up_per_s is not None}
         return max(LEAST_PER_S, default_per_s / shards), own
 
+    def weights(self) -> dict[str, int]:
+        """Tenant to weight, of those that take larger turns than others."""
+        return {tenant: terms.weight for tenant, terms in self.newest() if terms.weight > 1}
+
 
 NO_TENANTS = Tenants()

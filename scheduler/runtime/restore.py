@@ -91,6 +91,7 @@ class Restore:
         start, high = self._span(rebuild, topic)  # anew: by now there may be more
         if topic == catalog.SHARDS:
             self._read_tail(rebuild, topic, start, high)
+            rebuild.whole()
         else:
             self._apply_all(rebuild, topic, start, high)
 
@@ -109,14 +110,14 @@ class Restore:
         return max(start, low), high
 
     def _read_tail(self, rebuild: Rebuild, topic: str, start: int, high: int) -> None:
-        """The newest record of the shard topic, found from its end backwards."""
+        """The newest record of the shard topic and those beside it, found from its end backwards."""
         span = TAIL
         while True:
             begin = max(start, high - span)
             found = self._apply_all(rebuild, topic, begin, high)
-            if begin == start or (found and not rebuild.lacks_zones):
+            if begin == start or (found and not rebuild.is_partial):
                 return
-            if found:  # the zone record is older than that
+            if found:  # the zone record or the lags are older than that
                 rebuild.again(topic)
             span *= 8
 

@@ -347,6 +347,7 @@ class ShardTask:
             if self._around.tables.tenants is not tenants:
                 tenants = self._around.tables.tenants
                 shard.set_catch_up(*tenants.catch_up(settings.catch_up_per_s, settings.shards))
+                shard.set_weights(tenants.weights())
             now = self._around.clock.now()
             if now is None:
                 self._wait(0.02)

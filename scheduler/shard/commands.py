@@ -277,10 +277,10 @@ class Commands:
         kept_since = backfills.kept_since(self._catalogue, step, KEPT_MARGIN_MS) if asks else None
         if schedule is not None:
             if schedule.state is State.ACTIVE:
-                due = position(schedule, step.record.cursor, step.record.backlogs)
+                due = position(schedule, step.record)
                 if due is not None:
                     nominal = due.nominal.scheduled_for
-                    look = look_at(due.key, step.record.backlogs, step.now, self._rules)
+                    look = look_at(due.key, step.record, step.now, self._rules)
             elif schedule.state is State.PAUSED:
                 nominal = schedule.next_after(schedule.floor)
         return Situation(

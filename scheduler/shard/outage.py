@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from scheduler import wire
-from scheduler.core.due import Backlog, instant_end, look_at, position, priority_of, schedule_of
+from scheduler.core.due import Backlog, instant_end, look_at, position, schedule_of
 from scheduler.core.identity import tenant_of
 from scheduler.core.model import Priority, State
 from scheduler.core.policy import settle
@@ -22,6 +22,9 @@ from scheduler.shard import keys
 from scheduler.shard.step import floored
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.core.due import Lag
     from scheduler.core.model import Schedule
     from scheduler.core.record import ShardRecord
     from scheduler.shard.ground import Ground
@@ -35,13 +38,38 @@ _ALL_CATCH_UPS = (keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))
 
 
 def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
-    """The shard was away until now: everything between its cursor and now is a backlog, most urgent first."""
-    until = instant_end(now)
-    if until <= record.cursor:
+    """The shard was away until now: everything between its cursor and now is a backlog, most urgent first.
+
+    What lagged goes with it, so that all that a schedule owes is decided together: its queue's lag is closed.
+    """
+    until, cursor = instant_end(now), record.cursor
+    if until <= cursor:
         return record
-    new = tuple(Backlog(p, record.cursor, until, reason, record.seen_until) for p in Priority)
-    backlogs = sorted(record.backlogs + new, key=lambda backlog: (backlog.priority, backlog.after))
-    return record.moved(cursor=until, backlogs=tuple(backlogs))
+    firsts: dict[int, bytes] = {}
+    lags = {}
+    for queue, lag in record.lags.items():
+        if lag.after is not None:
+            firsts[queue[0]] = min(lag.after, firsts.get(queue[0], lag.after))
+            lags[queue] = lag._replace(after=None, closed=(*lag.closed, (lag.after, cursor)))
+    new = []
+    for priority in Priority:
+        first = firsts.get(priority)
+        since = cursor if first is not None else b""
+        new.append(Backlog(priority, first or cursor, until, reason, record.seen_until, since))
+    backlogs = sorted([*record.backlogs, *new], key=lambda backlog: (backlog.priority, backlog.after))
+    return record.moved(cursor=until, backlogs=tuple(backlogs), lags={**record.lags, **lags})
+
+
+def _decided(record: ShardRecord, priority: int, reached: bytes) -> dict[bytes, Lag]:
+    """The lags without what a priority's backlogs have passed."""
+    left = {}
+    for queue, lag in record.lags.items():
+        closed = lag.closed
+        if queue[0] == priority:
+            closed = tuple(stretch for stretch in closed if stretch[1] > reached)
+        if closed or lag.after is not None:
+            left[queue] = lag if closed == lag.closed else lag._replace(closed=closed)
+    return left
 
 
 class Outage:
@@ -67,7 +95,8 @@ class Outage:
         self._is_fresh = True
         while step.record.backlogs and len(names) < self._slice and seen < KEYS_A_SLICE:
             backlog, *rest = step.record.backlogs
-            due, reached, looked = self._next(backlog, self._slice - len(names), KEYS_A_SLICE - seen)
+            lags = step.record.lags
+            due, reached, looked = self._next(backlog, lags, self._slice - len(names), KEYS_A_SLICE - seen)
             seen += looked
             new = [schedule_of(key) for key in due]
             self._reader.touch(step, new)
@@ -77,6 +106,8 @@ class Outage:
             if reached < backlog.until:
                 rest = [backlog._replace(after=reached), *rest]
             step.record = step.record.moved(backlogs=tuple(rest))
+            if backlog.after < backlog.since <= reached:
+                step.record = step.record.moved(lags=_decided(step.record, backlog.priority, reached))
         step.passed = True
         for name in names:
             self._replace(step, name)
@@ -89,14 +120,16 @@ class Outage:
         grown = self._slice * 2 if ms <= SLICE_MS / 2 else self._slice if ms <= SLICE_MS else self._slice // 2
         self._slice = max(LEAST_SLICE, min(SLICE, grown))
 
-    def _next(self, backlog: Backlog, most: int, looks: int) -> tuple[list[bytes], bytes, int]:
+    def _next(
+        self, backlog: Backlog, lags: Mapping[bytes, Lag], most: int, looks: int
+    ) -> tuple[list[bytes], bytes, int]:
         """The next due keys of the backlog, how far it is decided once they are, and how many keys that took."""
         found: list[bytes] = []
         start, end = keys.DUE + backlog.after + b"\x00", keys.DUE + backlog.until + b"\x00"
         seen = 0
         for seen, stored in enumerate(self._store.keys(start, end), start=1):
             key = stored[1:]
-            if priority_of(key) == backlog.priority:
+            if backlog.holds(key, lags):
                 found.append(key)
             if len(found) == most or seen == looks:
                 return found, key, seen
@@ -107,10 +140,10 @@ class Outage:
         schedule = touched.schedule
         if schedule is None or schedule.state is not State.ACTIVE or self._settler.fault(schedule) is not None:
             return
-        due = position(schedule, step.record.cursor, step.record.backlogs)
-        if due is None or not backlog.holds(due.key):
+        due = position(schedule, step.record)
+        if due is None or not backlog.holds(due.key, step.record.lags):
             return  # a command of this very step has settled it
-        look = look_at(due.key, step.record.backlogs, step.now, self._rules)
+        look = look_at(due.key, step.record, step.now, self._rules)
         settlement = settle(schedule, due.nominal.scheduled_for, look)
         newest = schedule.spec.trigger.newest_before(step.now, 1, due.nominal.scheduled_for - 1)
         for gone in self._passed.through(schedule, due.nominal.scheduled_for, newest[-1]) if newest else ():
@@ -127,7 +160,7 @@ class Outage:
         touched = step.touched[name]
         schedule = touched.schedule
         if schedule is not None and schedule.state is State.ACTIVE and not touched.saved:
-            touched.due = position(schedule, step.record.cursor, step.record.backlogs)
+            touched.due = position(schedule, step.record)
             touched.moved = True
 
     # --- catch-up

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars, bound, planned_by
-from scheduler.core.due import schedule_of
+from scheduler.core.due import is_passed_over, schedule_of
 from scheduler.core.record import ShardRecord
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
@@ -59,9 +59,10 @@ class Rebuild:
         self._last_step: dict[str, int] = {}
         self._moved = 0  # places left behind at the head of the due index
         self.foreign = 0  # records no shard of ours wrote: passed over, and an alarm
-        stored = store.get(keys.RECORD)
+        self._oldest: int | None = None  # of the steps met on the shard topic
+        stored = stored_record(store)
         if stored is not None:
-            self._record = wire.record_from_bytes(stored)
+            self._record = stored
 
     def position(self, topic: str) -> int:
         """The next offset to apply of a changelog topic (base name)."""
@@ -86,6 +87,8 @@ class Rebuild:
                 self.foreign += 1
                 continue
             self._last_step[topic] = change.step
+            if topic == catalog.SHARDS:
+                self._oldest = change.step if self._oldest is None else min(self._oldest, change.step)
             newest[change.key] = change.value
         batch = Batch()
         if topic == catalog.SHARDS:
@@ -98,20 +101,59 @@ class Rebuild:
         self._store.write(batch)
 
     def _apply_record(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
-        value = newest.get(b"%d" % self._record.shard)
+        shard, lags = self._record.shard, dict(self._record.lags)
+        for key, lag in newest.items():
+            queue = wire.lag_queue(shard, key)
+            if queue is None:
+                continue
+            if lag is None:
+                lags.pop(queue, None)
+                batch.delete(keys.QUEUE + queue)
+            else:
+                lags[queue] = wire.lag_from_bytes(lag)
+                batch.put(keys.QUEUE + queue, lag)
+        value = newest.get(b"%d" % shard)
         if value is not None:
             self._record = wire.record_from_bytes(value)
             batch.put(keys.RECORD, value)
-        zones = newest.get(wire.zones_key(self._record.shard))
+        self._record = self._record.moved(lags=lags)
+        zones = newest.get(wire.zones_key(shard))
         if zones is not None:
             batch.put(keys.ZONES, zones)
 
     @property
-    def lacks_zones(self) -> bool:
-        """Whether the zone record that the shard record speaks of was not met yet: it lies further back."""
+    def is_partial(self) -> bool:
+        """Whether records that the shard record speaks of were not met yet: they lie further back."""
         step = self._record.zones_step
-        stored = self._store.get(keys.ZONES)
-        return step > 0 and (stored is None or wire.zones_step(stored) != step)
+        zones = self._store.get(keys.ZONES)
+        if step > 0 and (zones is None or wire.zones_step(zones) != step):
+            return True
+        count, since = self._lags_written()
+        return count > 0 and (self._oldest is None or self._oldest > since)
+
+    def whole(self) -> None:
+        """The shard topic was read to its end, perhaps not from its beginning: forget lags whose ends were not met.
+
+        What counts was written since the step that the shard record names. Raises StateCorrupted if some are missing.
+        """
+        count, since = self._lags_written()
+        batch = Batch()
+        lags = dict(self._record.lags)
+        for queue, lag in self._record.lags.items():
+            if count == 0 or lag.step < since:
+                del lags[queue]
+                batch.delete(keys.QUEUE + queue)
+        self._store.write(batch)
+        self._record = self._record.moved(lags=lags)
+        if len(lags) != count:
+            raise StateCorrupted(
+                f"shard {self._record.shard} has {count} lagging queues, but the records of {len(lags)} were found on "
+                f"{catalog.SHARDS}: restore the topic, or delete the store if the topic is right"
+            )
+
+    def _lags_written(self) -> tuple[int, int]:
+        stored = self._store.get(keys.RECORD)
+        return (0, 0) if stored is None else wire.lags_written(stored)
 
     def again(self, topic: str) -> None:
         """Records already applied come once more, with older ones before them."""
@@ -150,11 +192,7 @@ class Rebuild:
         """
         end = keys.DUE + self._record.cursor + b"\x00"
         found = list(islice(self._store.keys(after, end), limit))
-        names = [
-            schedule_of(key[1:])
-            for key in found
-            if not any(backlog.holds(key[1:]) for backlog in self._record.backlogs)
-        ]
+        names = [schedule_of(key[1:]) for key in found if not is_passed_over(key[1:], self._record)]
         if names:
             batch = Batch()
             self._place(batch, names)
@@ -194,9 +232,12 @@ class Rebuild:
 
 
 def stored_record(store: Store) -> ShardRecord | None:
-    """The shard record; None in an empty store."""
+    """The shard record with the lags beside it; None in an empty store."""
     value = store.get(keys.RECORD)
-    return None if value is None else wire.record_from_bytes(value)
+    if value is None:
+        return None
+    found = store.items(keys.QUEUE, keys.after_prefix(keys.QUEUE))
+    return wire.record_from_bytes(value).moved(lags={key[1:]: wire.lag_from_bytes(lag) for key, lag in found})
 
 
 def stored_floors(store: Store) -> dict[str, int]:

@@ -28,7 +28,7 @@ from scheduler.core.record import ShardRecord
 from scheduler.core.time import format_instant
 from scheduler.core.unplannable import Unplannable
 from scheduler.shard import keys
-from scheduler.shard.rebuild import stored_floors
+from scheduler.shard.rebuild import stored_floors, stored_record
 from scheduler.shard.settle import Settler
 from scheduler.shard.shard import AHEAD_MS
 from scheduler.shard.step import Reader, Step, floored
@@ -36,9 +36,10 @@ from topics import messages as m
 from topics.codec import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from scheduler.core.calendars import Calendars
+    from scheduler.core.due import Lag
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
@@ -78,8 +79,8 @@ class Repair:
         self._catalogue = catalogue
         self._store = store
         self._order = order
-        stored = store.get(keys.RECORD)
-        self._record = ShardRecord(shard=number) if stored is None else wire.record_from_bytes(stored)
+        self._record = stored_record(store) or ShardRecord(shard=number)
+        self._lags = self._record.lags
         self._floors = stored_floors(store)
         self._reader = Reader(store, self._floors)
         self._reader.calendars = calendars
@@ -118,11 +119,12 @@ class Repair:
         yield self._last()
 
     def _step(self) -> Step:
-        return Step(self._order.now, self._record.moved(step=self._record.step + 1), self._catalogue, self._store)
+        record = self._record.moved(step=self._record.step + 1)
+        return Step(self._order.now, record, self._catalogue, self._store, self._lags)
 
     def _sealed(self, step: Step) -> Step:
         step.seal()
-        self._record = step.record
+        self._record, self._lags = step.record, step.record.lags
         return step
 
     def _last(self) -> Step:
@@ -132,10 +134,15 @@ class Repair:
             cursor=self._new,
             seen_until=min(was.seen_until, order.to),
             backlogs=tuple(
-                backlog._replace(until=min(backlog.until, self._new), seen_until=min(backlog.seen_until, order.to))
+                backlog._replace(
+                    until=min(backlog.until, self._new),
+                    seen_until=min(backlog.seen_until, order.to),
+                    since=min(backlog.since, self._new),
+                )
                 for backlog in was.backlogs
                 if backlog.after < self._new
             ),
+            lags=_until(was.lags, self._new),
         )
         value = m.Repair(
             shard=was.shard,
@@ -180,9 +187,9 @@ class Repair:
         reached = instant_of(self._old)
         if isinstance(schedule.spec.trigger, Unplannable):
             return reached  # nobody here can say which: all of them, to be sure
-        open_ = position(schedule, self._old, self._record.backlogs)
+        open_ = position(schedule, self._record)
         until = reached if open_ is None else min(reached, open_.nominal.scheduled_for - 1)
-        beyond = position(schedule, self._new, ())
+        beyond = position(schedule, self._record.moved(cursor=self._new, backlogs=(), lags={}))
         return until if beyond is not None and beyond.nominal.scheduled_for <= until else None
 
     # --- what was to be caught up
@@ -211,3 +218,14 @@ class Repair:
             step.put_live(live_key, encode(record))
         else:
             step.drop_live(live_key)
+
+
+def _until(lags: Mapping[bytes, Lag], cursor: bytes) -> dict[bytes, Lag]:
+    """What still lags behind an earlier cursor."""
+    left = {}
+    for queue, lag in lags.items():
+        closed = tuple((after, min(until, cursor)) for after, until in lag.closed if after < cursor)
+        after = lag.after if lag.after is not None and lag.after < cursor else None
+        if closed or after is not None:
+            left[queue] = lag._replace(after=after, closed=closed)
+    return left

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.calendars import Calendars, zone_name
-from scheduler.core.due import instant_of
+from scheduler.core.due import instant_of, queue_name, stretches
 from scheduler.core.replan import by_calendar, by_zone
 from scheduler.shard import keys
 
 if TYPE_CHECKING:
     from scheduler.core.decision import Decision, Situation
+    from scheduler.core.model import Schedule
     from scheduler.core.record import ShardRecord
     from scheduler.core.zone_marks import ZoneMark
     from scheduler.shard.commands import Commands
@@ -106,7 +107,7 @@ class Replan:
         schedule = step.touched[name].schedule
         mark = None if schedule is None else self._changed.get(zone_name(schedule.spec.trigger) or "")
         if schedule is not None and mark is not None and min(schedule.effective_at, schedule.updated_at) < since:
-            decided = self._decided_until(step, schedule.spec.priority)
+            decided = self._decided_until(step, schedule)
 
             def zone(situation: Situation, mark: ZoneMark = mark) -> Decision | None:
                 return by_zone(situation, mark, decided)
@@ -115,7 +116,7 @@ class Replan:
         self._commands.replan(step, name, by_calendar)
 
     @staticmethod
-    def _decided_until(step: Step, priority: int) -> int:
-        """The instant up to which everything of a priority is decided: before its first backlog."""
-        waiting = [instant_of(b.after) for b in step.record.backlogs if b.priority == priority]
-        return min([step.now, *waiting])
+    def _decided_until(step: Step, schedule: Schedule) -> int:
+        """The instant up to which everything of a schedule's queue is decided."""
+        queue = queue_name(schedule.spec.priority, schedule.schedule_id)
+        return min(step.now, instant_of(stretches(queue, step.record)[0][0]))

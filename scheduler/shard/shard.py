@@ -16,8 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scheduler import wire
-from scheduler.core.due import instant_end, instant_of, schedule_of
-from scheduler.core.model import Gone, Schedule, State
+from scheduler.core.due import instant_end, instant_of, queue_of, schedule_of
+from scheduler.core.model import Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules
 from scheduler.core.record import ShardRecord
 from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
@@ -26,17 +26,18 @@ from scheduler.errors import StateCorrupted
 from scheduler.shard import keys, overdue
 from scheduler.shard.backfills import Backfills, Question
 from scheduler.shard.commands import Commands, Input
+from scheduler.shard.firing import Firing
 from scheduler.shard.ground import Ground
-from scheduler.shard.horizon import Horizon, Item, Prepared
+from scheduler.shard.horizon import Horizon, Prepared
 from scheduler.shard.outage import Budget, Outage, opened
 from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
-from scheduler.shard.rebuild import FORGET_AFTER, stored_floors
+from scheduler.shard.rebuild import FORGET_AFTER, stored_floors, stored_record
 from scheduler.shard.replan import Replan
 from scheduler.shard.settle import Settler
 from scheduler.shard.step import Reader, Step, Touched, move, place_of, standing
 from scheduler.shard.tidy import Tidy
-from scheduler.shard.waiting import LATE_CHECK_MS, Waiting
+from scheduler.shard.waiting import Waiting
 from scheduler.shard.zones import Zones
 from scheduler.state.store import Batch
 
@@ -45,13 +46,12 @@ if TYPE_CHECKING:
 
     from scheduler.core.backfill import Ran
     from scheduler.core.calendars import Calendars
+    from scheduler.core.due import Lag
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
 
 COMMANDS_INPUT = "scheduler.commands"
 AWAY_MS = 15_000  # a look older than the least grace is an outage, also without a restart (a sleeping machine)
-MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
-LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
 LATE_MS = 50  # as does an item that is late by so much: some steps
 PRESSED_AHEAD_MS = 5_000  # read ahead by so much, a shard under pressure reads on later
@@ -108,7 +108,9 @@ class Shard:
         self.horizon = Horizon(
             store, self._plannable, self._prepare, span_ms=settings.horizon_ms, max_bytes=settings.horizon_bytes
         )
+        self._firing = Firing(ground, self.horizon, settings.max_records)
         self.record = ShardRecord(shard=number)
+        self._lags: Mapping[bytes, Lag] = {}  # as they are on the topic
         self._last_look = 0
         self._consumed = 0  # commands in the last step planned
         self._portion = settings.max_commands
@@ -124,9 +126,10 @@ class Shard:
         Overdue work waits for `commands_read`. Raises StateCorrupted when the stored cursor lies in the future, or when
         the cluster has moved to another namespace, or not yet to this one.
         """
-        stored = self._store.get(keys.RECORD)
+        stored = stored_record(self._store)
         if stored is not None:
-            self.record = wire.record_from_bytes(stored)
+            self.record = stored
+            self._lags = stored.lags
         self._refuse_moved()
         self._floors.update(stored_floors(self._store))
         self._tidy.open()
@@ -139,7 +142,7 @@ class Shard:
         self.advance_passed()
         if stored is not None:
             self.record = opened(self.record, now, "downtime")
-        self.horizon.reset(self.record.cursor)
+        self.drop_horizon()
         # A clock that went back a little is waited for: nothing is decided twice at instants already passed.
         self._opened_at = self._last_look = max(now, self.record.seen_until, instant_of(self.record.cursor))
         self._look_for_debts()
@@ -182,6 +185,10 @@ class Shard:
         if self._consumed >= FEW_COMMANDS:
             fitting = int(self._consumed * COMMANDS_MS / max(1.0, ms))
             self._portion = max(FEW_COMMANDS, min(self._settings.max_commands, fitting))
+
+    def set_weights(self, weights: Mapping[str, int]) -> None:
+        """From now on these weights of tenants that take turns; 1 for all others."""
+        self._firing.weigh(weights)
 
     def set_catch_up(self, per_s: float, by_tenant: Mapping[str, float]) -> None:
         """From now on these budgets of this shard, in occurrences a second: the default, and those that differ."""
@@ -267,8 +274,9 @@ class Shard:
             self._was_away(now, away)
         elif (change := self._waiting.next_change) is not None and self._last_look < change < now:
             now, inputs = change, ()
-        step = Step(now, self.record.moved(step=self.record.step + 1, seen_until=now), self._catalogue, self._store)
-        self._fire(step)
+        record = self.record.moved(step=self.record.step + 1, seen_until=now)
+        step = Step(now, record, self._catalogue, self._store, self._lags)
+        self._firing.fire(step)
         if self._waiting.has_timers(now):
             self._waiting.fire_timers(step, self._held_until)
         if self._waiting.has_changes(now, self._held_until):
@@ -281,8 +289,8 @@ class Shard:
             self._tidy.proceed(step, is_owing=self._is_owing)
         self._last_look = now
         if step.is_empty:
-            self.record = self.record.moved(cursor=step.record.cursor, seen_until=now)
-            self.horizon.fired(step.taken)  # dead ones
+            self.record = self.record.moved(cursor=step.record.cursor, seen_until=now, lags=step.record.lags)
+            self.horizon.fired(step.taken, step.turns)  # dead ones
             self._tidy.looked(step)
             if step.replans:
                 self._replans.looked(step)
@@ -291,65 +299,17 @@ class Shard:
         step.seal()
         return step
 
+    def drop_horizon(self) -> None:
+        """Read everything ahead again; what was fired must have been advanced."""
+        lagging = {queue: lag.after for queue, lag in self.record.lags.items() if lag.after is not None}
+        self.horizon.reset(self.record.cursor, lagging)
+
     def _was_away(self, now: int, reason: str) -> None:
         """Nobody looked for longer than any grace (a sleeping machine): judged like the time before a restart."""
         self.advance_passed()
         self.record = opened(self.record, now, reason)
-        self.horizon.reset(self.record.cursor)
+        self.drop_horizon()
         self._opened_at = now
-
-    def _fire(self, step: Step) -> None:
-        """Take what is due from the horizon, in key order; the cursor moves to the last key taken, or to now."""
-        limit = self._settings.max_records
-        taken = self.horizon.due(step.now, limit)
-        fitting = self._fitting(taken)
-        if len(fitting) == limit or len(fitting) < len(taken):
-            reached = fitting[-1].key
-        else:
-            reached = min(instant_end(step.now), self.horizon.end)
-        step.taken = fitting
-        step.items = [item for item in fitting if item.entry.alive]
-        if fitting and step.now - instant_of(fitting[0].key) >= LATE_CHECK_MS:
-            self._drop_too_late(step)
-        step.record = step.record.moved(cursor=max(step.record.cursor, reached))
-        if self.horizon.has_notes:
-            self._note_passed(step)
-
-    def _note_passed(self, step: Step) -> None:
-        """What calendars and gaps took away before the nominals that fire now."""
-        for item in step.taken:
-            if item.entry.alive and item.entry.notes is not None and item.scheduled_for in item.entry.notes:
-                definition, notes = item.entry.notes[item.scheduled_for]
-                for gone in notes:
-                    self._settler.record(step, definition, gone)
-
-    def _fitting(self, items: list[Item]) -> list[Item]:
-        """The longest run of items that does not touch too many partitions: the rest waits for the next step."""
-        if len(self._catalogue.lanes) * 4 * self._catalogue.dispatch_factor <= MAX_DISPATCH_PARTITIONS:
-            return items
-        seen: set[tuple[str, int]] = set()
-        for index, item in enumerate(items):
-            seen.add((item.entry.target.topic, item.entry.target.partition))
-            if len(seen) > MAX_DISPATCH_PARTITIONS and index >= LEAST_RUN:
-                return items[:index]
-        return items
-
-    def _drop_too_late(self, step: Step) -> None:
-        """Late because of a burst or a throttle, never a misfire; but max_lateness bounds that, too."""
-        late = [
-            item
-            for item in step.items
-            if item.entry.limit_ms is not None and step.now - instant_of(item.key) > item.entry.limit_ms
-        ]
-        if not late:
-            return
-        definitions = self._reader.schedules([item.entry.schedule_id for item in late])
-        for item, definition in zip(late, definitions, strict=True):
-            if definition is not None:
-                gone = Gone("missed", "throttled", 1, item.scheduled_for, item.scheduled_for)
-                self._settler.record(step, definition, gone)
-        dropped = set(map(id, late))
-        step.items = [item for item in step.items if id(item) not in dropped]
 
     def _apply(self, step: Step, inputs: Sequence[Input]) -> None:
         room = self._settings.max_records - len(step.items)
@@ -379,10 +339,11 @@ class Shard:
         """The step is on the topics: the store follows in one batch, then memory."""
         self._store.write(step.batch)
         self.record = step.record
+        self._lags = step.record.lags
         self.zones.committed(step)
         if step.replans:
             self._replans.looked(step)
-        self.horizon.fired(step.taken)
+        self.horizon.fired(step.taken, step.turns)
         self._tidy.committed(step)
         for schedule_id, touched in step.touched.items():
             if touched.saved or touched.moved:
@@ -402,7 +363,7 @@ class Shard:
             while self.horizon.has_stale:
                 self._advance()
             self.advance_passed()
-            self.horizon.reset(self.record.cursor)
+            self.drop_horizon()
 
     def _rearm(self, schedule_id: str, touched: Touched) -> None:
         """The horizon follows a schedule that changed; what a backlog holds stays out of it until it is decided."""
@@ -412,8 +373,13 @@ class Shard:
             return
         if due is None:
             self._tidy.ends(schedule_id)
-        elif due.key > self.record.cursor:
+        elif due.key > self.record.cursor or self._lags_at(due.key):
             self.horizon.arm(schedule, due)
+
+    def _lags_at(self, key: bytes) -> bool:
+        """Whether what has this key waits behind its queue's own cursor."""
+        lag = self.record.lags.get(queue_of(key))
+        return lag is not None and lag.after is not None and key > lag.after
 
     def housekeep(self, now: int, *, chores: bool = True) -> bool:
         """A slice of work that commits nothing: advance fired entries, read ahead. True if there may be more.
@@ -423,7 +389,8 @@ class Shard:
         if chores and self.horizon.has_stale:
             self._advance()
             return True
-        if self.is_pressed(now) and instant_of(self.horizon.end) > now + PRESSED_AHEAD_MS:
+        is_enough = instant_of(self.horizon.end) > now + PRESSED_AHEAD_MS and not self.horizon.starves(now)
+        if is_enough and self.is_pressed(now):
             return False
         return self.horizon.extend(now)
 
@@ -478,7 +445,7 @@ class Shard:
     def advance_passed(self) -> None:
         """Move every entry at or before the cursor that is decided to its next place: what a crash or reset left."""
         end = keys.DUE + self.record.cursor + b"\x00"
-        passed = list(self._store.keys(keys.DUE, end))
+        passed = [key for key in self._store.keys(keys.DUE, end) if not (self.record.lags and self._lags_at(key[1:]))]
         for start in range(0, len(passed), CHUNK):
             batch = Batch()
             chunk = passed[start : start + CHUNK]

@@ -22,10 +22,11 @@ from scheduler.state.store import Batch
 from topics.messages import STEP_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from msgspec import Raw
 
+    from scheduler.core.due import Lag
     from scheduler.core.model import Spec
     from scheduler.core.record import ShardRecord
     from scheduler.core.zone_marks import ZoneRecord
@@ -73,6 +74,7 @@ class Step:
     record: ShardRecord
     catalogue: Catalogue
     store: Store  # as the step before left it; only read
+    lags: Mapping[bytes, Lag] = field(default_factory=dict)  # as they are on the topic
     taken: list[Item] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
@@ -95,6 +97,7 @@ class Step:
     replans: bool = False  # this step looked for schedules to be planned anew
     looked_to: bytes | None = None  # where that look goes on
     broke: list[str] = field(default_factory=list)  # what schedules broke for, for metrics
+    turns: dict[bytes, int] = field(default_factory=dict)  # queue -> how many of `taken`, if they took turns
     passed: bool = False  # positions or backlogs moved, which is worth committing alone
     definitions: dict[int, tuple[Spec, Raw]] = field(default_factory=dict)  # printed in this step, by identity
 
@@ -189,9 +192,28 @@ class Step:
             zones = wire.zones_to_bytes(self.zones, self.record.shard, self.record.step)
             self.emit(self.catalogue.shard_records, wire.zones_key(self.record.shard), zones, self.headers)
             self.batch.put(keys.ZONES, zones)
+        if self.record.lags or self.lags:
+            self._write_lags()
         value = wire.record_to_bytes(self.record, self.now)
         self.emit(self.catalogue.shard_records, b"%d" % self.record.shard, value, self.headers)
         self.batch.put(keys.RECORD, value)
+
+    def _write_lags(self) -> None:
+        """The lags that changed, and tombstones for those that went."""
+        shard, lags = self.record.shard, {}
+        for queue, lag in self.record.lags.items():
+            known = self.lags.get(queue)
+            if known is not None and known[1:] == lag[1:]:
+                lags[queue] = known
+                continue
+            lags[queue] = lag._replace(step=self.record.step)
+            value = wire.lag_to_bytes(queue, lags[queue], shard)
+            self.emit(self.catalogue.shard_records, wire.lag_key(shard, queue), value, self.headers)
+            self.batch.put(keys.QUEUE + queue, value)
+        for queue in self.lags.keys() - lags.keys():
+            self.emit(self.catalogue.shard_records, wire.lag_key(shard, queue), None, self.headers)
+            self.batch.delete(keys.QUEUE + queue)
+        self.record = self.record.moved(lags=lags)
 
     def _write(self, schedule_id: str, touched: Touched) -> None:
         schedule = touched.schedule
@@ -211,7 +233,7 @@ def place_of(schedule: Schedule, record: ShardRecord) -> Due | None:
     """Where a schedule stands in the due index: only active ones do."""
     if schedule.state is not State.ACTIVE:
         return None
-    return position(schedule, record.cursor, record.backlogs)
+    return position(schedule, record)
 
 
 def standing(schedule: Schedule | None, due: Due | None) -> bytes | None:

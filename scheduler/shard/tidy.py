@@ -131,7 +131,8 @@ class Tidy:
     def _drop_floors(self, step: Step) -> None:
         """Floors whose nominals the cursor has passed, those still in their window included."""
         passed: list[str] = []
-        reached = instant_of(step.record.cursor)
+        lagging = [lag.after for lag in step.record.lags.values() if lag.after is not None]
+        reached = instant_of(min([step.record.cursor, *lagging]))
         while self._floor_ends and self._floor_ends[0][0] < reached and len(passed) < CHUNK:
             _, name = heappop(self._floor_ends)
             if name in self._floors and name not in step.floors:

@@ -106,7 +106,7 @@ class Waiting:
         if definition is None:
             return
         key = due_key(nominal.available_at, definition.spec.priority, live.owner)
-        look = look_at(key, step.record.backlogs, step.now, self._rules)
+        look = look_at(key, step.record, step.now, self._rules)
         settlement = settle_one(definition, nominal, look)
         if settlement.runs and self._settler.fault(definition) is None:
             self._send_owed(step, live, nominal.available_at)

@@ -14,7 +14,7 @@ import msgspec
 
 from scheduler.core.calendared import Calendared
 from scheduler.core.calendars import NO_CALENDARS, Calendars, bound
-from scheduler.core.due import due_key, instant_of
+from scheduler.core.due import due_key, instant_of, queue_of
 from scheduler.core.explain import events_between
 from scheduler.core.model import State
 from scheduler.core.policy import nominal_at
@@ -262,8 +262,13 @@ class _Case:
         told = (("shard record", place, None),)
         reached = f"the shard has fired up to {format_instant(instant_of(record.cursor))} and wrote this down at "
         reached += format_instant(record.seen_until)
-        if any(backlog.holds(key) for backlog in record.backlogs):
+        if any(backlog.holds(key, record.lags) for backlog in record.backlogs):
             return self._verdict("late", f"it fell into an outage that is still being decided; {reached}", told)
+        lag = record.lags.get(queue_of(key))
+        if lag is not None and lag.after is not None and lag.after < key <= record.cursor:
+            text = "it is due and waits for its turn: more is due for its tenant and priority than can be dispatched "
+            text += f"at once, and this queue is served up to {format_instant(instant_of(lag.after))}"
+            return self._verdict("late", text, told)
         if key > record.cursor:
             text = f"it is due and not dispatched: {reached}; is a scheduler running? (`scheduler doctor`)"
             return self._verdict("late", text, told)

@@ -7,6 +7,7 @@ Keys, by their first byte; a test restores an empty store from the topics and co
     l <owner> 00 <kind>:<id>     live record        scheduler.live
     h                            shard record       scheduler.shards
     z                            zone record        scheduler.shards, key <shard>/zones
+    q <priority> <tenant>        lag of a queue     scheduler.shards, keys <shard>/queue/<priority>/<tenant>
     d <due key>                  nothing            derived: the next nominal of each active schedule; instant 0 = none
     k <schedule_id>              a `d` or `x` key   derived: the one place where the schedule stands
     t <instant> <live key>       nothing            derived: live records that wait for an instant

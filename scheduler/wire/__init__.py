@@ -1,6 +1,6 @@
 """Wire values to core values and back; nothing else. Everything a shard reads or writes as JSON passes here.
 
-    schedules.py  schedules and their definitions      shards.py    the shard record, its cursor, its zones
+    schedules.py  schedules and their definitions      shards.py    the shard record, its zones and lags
     live.py       what is owed outside the due index   dispatch.py  dispatch values, encoded ahead
     answers.py    replies, history, rejected input     tables.py    calendars and tenants, in versions
     text.py       JSON and instants as text
@@ -47,6 +47,11 @@ from scheduler.wire.live import (
 )
 from scheduler.wire.schedules import needle, plan_from_bytes, schedule_from_bytes, schedule_to_bytes, spec_value
 from scheduler.wire.shards import (
+    lag_from_bytes,
+    lag_key,
+    lag_queue,
+    lag_to_bytes,
+    lags_written,
     record_from_bytes,
     record_to_bytes,
     zones_from_bytes,
@@ -87,6 +92,11 @@ __all__ = [
     "floor_of",
     "floor_record",
     "frozen_record",
+    "lag_from_bytes",
+    "lag_key",
+    "lag_queue",
+    "lag_to_bytes",
+    "lags_written",
     "live_from_bytes",
     "live_key",
     "needle",

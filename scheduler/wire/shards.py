@@ -1,4 +1,4 @@
-"""The shard record with its cursor and backlogs, and the zone record beside it: the values of `scheduler.shards`."""
+"""The shard record with its cursor and backlogs, and the records beside it: the values of `scheduler.shards`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from scheduler.core.due import Backlog, due_key, instant_end, instant_of, priority_of, schedule_of
+from scheduler.core.due import Backlog, Lag, due_key, instant_end, instant_of, priority_of, schedule_of
 from scheduler.core.model import PRIORITY_BY_NAME, PRIORITY_NAMES
-from scheduler.core.record import FORMAT, Move, ShardRecord
+from scheduler.core.record import FORMAT, FORMAT_WITHOUT_LAGS, Move, ShardRecord
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.core.zone_marks import ZoneMark, ZoneRecord
 from scheduler.errors import NewerFormat
@@ -17,13 +17,17 @@ from topics import messages as m
 
 _shard = msgspec.json.Decoder(m.Shard).decode
 _zones = msgspec.json.Decoder(m.Zones).decode
+_lag = msgspec.json.Decoder(m.Lag).decode
 
 
 def record_to_bytes(record: ShardRecord, at: int) -> bytes:
-    """The value of `scheduler.shards`."""
+    """The value of `scheduler.shards`, but for the lags, which are records of their own.
+
+    Its format is the oldest that tells the whole truth, so that processes of the version before read it while they can.
+    """
     return to_json(
         m.Shard(
-            format=FORMAT,
+            format=FORMAT if record.lags else FORMAT_WITHOUT_LAGS,
             shard=record.shard,
             step=record.step,
             positions=dict(record.positions),
@@ -38,6 +42,7 @@ def record_to_bytes(record: ShardRecord, at: int) -> bytes:
                     until=_cursor_to_wire(b.until),
                     reason=b.reason,
                     seen_until=format_instant(b.seen_until),
+                    since=_cursor_to_wire(b.since) if b.since else None,
                 )
                 for b in record.backlogs
             ],
@@ -49,21 +54,18 @@ def record_to_bytes(record: ShardRecord, at: int) -> bytes:
             forwarded=dict(record.forwarded),
             moved_to=_move_to_wire(record.moved_to),
             moved_from=_move_to_wire(record.moved_from),
+            queues=len(record.lags),
+            queues_step=min((lag.step for lag in record.lags.values()), default=0),
         )
     )
 
 
 def record_from_bytes(value: bytes) -> ShardRecord:
-    """The shard record of its bytes. Raises StateCorrupted when they are unreadable, NewerFormat."""
-    try:
-        record = _shard(value)
-    except msgspec.MsgspecError as fault:
-        raise unreadable("a shard record", fault, value) from fault
-    if record.format > FORMAT:
-        raise NewerFormat(
-            f"shard {record.shard} was written in record format {record.format}; this version reads up to {FORMAT}: "
-            "run the newer version"
-        )
+    """The shard record of its bytes, without its lags.
+
+    Raises StateCorrupted when they are unreadable, NewerFormat.
+    """
+    record = _read_shard(value)
     return ShardRecord(
         shard=record.shard,
         step=record.step,
@@ -78,6 +80,7 @@ def record_from_bytes(value: bytes) -> ShardRecord:
                 _cursor_from_wire(b.until),
                 b.reason,
                 parse_instant(b.seen_until),
+                b"" if b.since is None else _cursor_from_wire(b.since),
             )
             for b in record.backlogs
         ),
@@ -89,6 +92,68 @@ def record_from_bytes(value: bytes) -> ShardRecord:
         forwarded=record.forwarded,
         moved_to=_move_from_wire(record.moved_to),
         moved_from=_move_from_wire(record.moved_from),
+    )
+
+
+def lags_written(value: bytes) -> tuple[int, int]:
+    """How many lags belong to a shard record, and the oldest of the steps that wrote them. Raises StateCorrupted."""
+    record = _read_shard(value)
+    return record.queues, record.queues_step
+
+
+def _read_shard(value: bytes) -> m.Shard:
+    try:
+        record = _shard(value)
+    except msgspec.MsgspecError as fault:
+        raise unreadable("a shard record", fault, value) from fault
+    if record.format > FORMAT:
+        raise NewerFormat(
+            f"shard {record.shard} was written in record format {record.format}; this version reads up to {FORMAT}: "
+            "run the newer version"
+        )
+    return record
+
+
+def lag_key(shard: int, queue: bytes) -> bytes:
+    """The key of a queue's lag on `scheduler.shards`."""
+    return b"%d/queue/%s/%s" % (shard, PRIORITY_NAMES[queue[0]].encode(), queue[1:])
+
+
+def lag_queue(shard: int, key: bytes) -> bytes | None:
+    """The queue whose lag a key of `scheduler.shards` names; None if it names something else."""
+    head, _, rest = key.partition(b"/queue/")
+    if not rest or head != b"%d" % shard:
+        return None
+    priority, _, tenant = rest.partition(b"/")
+    number = PRIORITY_BY_NAME.get(priority.decode())
+    return None if number is None else bytes([number]) + tenant
+
+
+def lag_to_bytes(queue: bytes, lag: Lag, shard: int) -> bytes:
+    """The value beside the shard record that says what of a queue is undecided behind the cursor."""
+    name: Any = PRIORITY_NAMES[queue[0]]
+    return to_json(
+        m.Lag(
+            shard=shard,
+            step=lag.step,
+            priority=name,
+            tenant=queue[1:].decode(),
+            after=None if lag.after is None else _cursor_to_wire(lag.after),
+            closed=[m.KeyRange(_cursor_to_wire(after), _cursor_to_wire(until)) for after, until in lag.closed],
+        )
+    )
+
+
+def lag_from_bytes(value: bytes) -> Lag:
+    """The lag of its bytes. Raises StateCorrupted."""
+    try:
+        record = _lag(value)
+    except msgspec.MsgspecError as fault:
+        raise unreadable("the lag of a queue", fault, value) from fault
+    return Lag(
+        record.step,
+        None if record.after is None else _cursor_from_wire(record.after),
+        tuple((_cursor_from_wire(s.after), _cursor_from_wire(s.until)) for s in record.closed),
     )
 
 

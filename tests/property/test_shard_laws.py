@@ -102,11 +102,11 @@ class Oracle:
 class ShardLaws(RuleBasedStateMachine):
     """Random life of one shard; `teardown` brings everything to an end and counts."""
 
+    settings = ShardSettings(horizon_bytes=4_000, max_records=7, max_commands=3, catch_up_per_s=0.5)
+
     def __init__(self) -> None:
         super().__init__()
-        self.driver = Driver(
-            settings=ShardSettings(horizon_bytes=4_000, max_records=7, max_commands=3, catch_up_per_s=0.5)
-        )
+        self.driver = Driver(settings=self.settings)
         self.sent: list[dict[str, Any]] = []
         self.copy = Copy(self.driver)
 
@@ -262,9 +262,9 @@ def check_laws(driver: Driver) -> None:
         assert decided[key] == len(expected), (key, version, decided[key], len(expected))
 
 
-def run(examples: int, steps: int) -> None:
+def run(examples: int, steps: int, machine: type[ShardLaws] = ShardLaws) -> None:
     run_state_machine_as_test(
-        ShardLaws,
+        machine,
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,

@@ -306,7 +306,7 @@ class Driver:
         """The whole store as the next owner takes it up, without what is local to it: passed places advanced."""
         assert self.shard is not None
         self.shard.advance_passed()
-        self.shard.horizon.reset(self.shard.record.cursor)
+        self.shard.drop_horizon()
         return contents(self.store)
 
     def cold_contents(self, *, compacted: bool = False) -> dict[bytes, bytes]:
@@ -349,6 +349,8 @@ def restore(
             newest = {change.key: change.offset for change in found}
             found = [change for change in found if newest[change.key] == change.offset]
         rebuild.apply(base, found, topics.end(name))
+        if base == ORDER[0]:
+            rebuild.whole()
     assert rebuild.foreign == 0
 
 

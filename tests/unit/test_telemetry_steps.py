@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.due import due_key, instant_end
+from scheduler.core.due import due_key, instant_end, queue_of
 from scheduler.core.record import ShardRecord
 from scheduler.runtime.telemetry import Telemetry
 from scheduler.shard.horizon import Entry, Item, Target
+from scheduler.shard.lines import Line
 from scheduler.shard.step import Step
 from scheduler.state.store import MemoryStore
 from topics.catalog import Catalogue
@@ -17,7 +18,9 @@ NOW = 1_800_000_000_000
 
 def item(priority: int, available_at: int, scheduled_for: int) -> Item:
     key = due_key(available_at, priority, "acme/a")
-    return Item(key, b"{}", Entry("acme/a", key, Target("dispatch", 0, b"acme/a"), None), scheduled_for)
+    return Item(
+        key, b"{}", Entry("acme/a", key, Line(queue_of(key)), Target("dispatch", 0, b"acme/a"), None), scheduled_for
+    )
 
 
 def test_every_item_counts_by_its_priority_its_lateness_and_its_lag() -> None:

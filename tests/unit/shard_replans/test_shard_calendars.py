@@ -337,9 +337,9 @@ def test_a_zone_record_far_back_is_missed_until_it_is_read() -> None:
     changes = [Change(i, key, value, step) for i, (key, value, _, step) in enumerate(log)]
     rebuild = Rebuild(MemoryStore(), 0, driver.calendars)
     rebuild.apply("scheduler.shards", changes[-1:], len(log))
-    assert rebuild.lacks_zones
+    assert rebuild.is_partial
     rebuild.again("scheduler.shards")
     rebuild.apply("scheduler.shards", changes, len(log))
-    assert not rebuild.lacks_zones
+    assert not rebuild.is_partial
     assert rebuild.foreign == 0
     assert rebuild._store.get(keys.ZONES) == driver.store.get(keys.ZONES)

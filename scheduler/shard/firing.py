@@ -1,0 +1,127 @@
+"""Firing: which of what is due a step takes, and what it leaves behind for the next.
+
+As long as everything that is due fits into a step, it goes out in the order of the due index and the cursor moves to
+now. When more is due, or much at once, queues take turns (`core/turns.py`); the cursor moves to now all the same, and
+each queue that did not get all of its own lags from then on: it has a cursor of its own until it has caught up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scheduler.core.due import Lag, instant_end, instant_of
+from scheduler.core.model import Gone
+from scheduler.core.turns import Turns
+from scheduler.shard.waiting import LATE_CHECK_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scheduler.shard.ground import Ground
+    from scheduler.shard.horizon import Horizon, Item
+    from scheduler.shard.step import Step
+
+PLAIN = 500  # items that go out in the order of their keys: too few for the order to matter to anybody
+MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
+LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
+
+
+class Firing:
+    """One per shard; remembers only whose turn it is."""
+
+    def __init__(self, ground: Ground, horizon: Horizon, limit: int) -> None:
+        self._reader = ground.reader
+        self._catalogue = ground.catalogue
+        self._settler = ground.settler
+        self._horizon = horizon
+        self._limit = limit
+        self._turns = Turns()
+
+    def weigh(self, weights: Mapping[str, int]) -> None:
+        """The weights of tenants from now on."""
+        self._turns.weigh(weights)
+
+    def fire(self, step: Step) -> None:
+        """Take what is due and move the cursors."""
+        horizon = self._horizon
+        bound = max(step.record.cursor, min(instant_end(step.now), horizon.end))
+        plain = min(PLAIN, self._limit)
+        is_behind = horizon.is_behind(bound)
+        taken = [] if is_behind else horizon.due(bound, plain + 1)
+        oldest = step.now
+        if is_behind or len(taken) > plain:
+            oldest = self._take_turns(step, bound)
+        elif taken:
+            oldest = instant_of(taken[0].key)
+            step.taken = taken
+        if step.turns or is_behind or step.record.lags:
+            self._leave_behind(step, bound)
+        step.record = step.record.moved(cursor=bound)
+        step.items = [item for item in step.taken if item.entry.alive]
+        if step.items and step.now - oldest >= LATE_CHECK_MS:
+            self._drop_too_late(step)
+        if horizon.has_notes:
+            self._note_passed(step)
+
+    def _take_turns(self, step: Step, bound: bytes) -> int:
+        """Returns since when the oldest has waited."""
+        horizon = self._horizon
+        horizon.line_up(bound)
+        waiting = horizon.waiting()
+        turns = self._turns.share(waiting, self._limit, step.now)
+        step.taken = self._fitting(horizon.take(turns))
+        left = len(step.taken)
+        for queue, number in turns:
+            count = min(number, left)
+            if count:
+                step.turns[queue] = step.turns.get(queue, 0) + count
+            left -= count
+        return min((queue.since for queue in waiting), default=step.now)
+
+    def _leave_behind(self, step: Step, bound: bytes) -> None:
+        """Queues that have more lag from now on, behind what was taken of them; all others have caught up."""
+        record = step.record
+        lags = {queue: lag._replace(after=None) for queue, lag in record.lags.items() if lag.closed}
+        for queue in self._horizon.left_behind(step.turns, bound):
+            known = record.lags.get(queue, Lag())
+            after = record.cursor if known.after is None else known.after
+            if queue in step.turns:
+                after = self._horizon.reached(queue, step.turns[queue])
+            lags[queue] = known._replace(after=after)
+        step.record = record.moved(lags=lags)
+
+    def _fitting(self, items: list[Item]) -> list[Item]:
+        """The longest run of items that does not touch too many partitions: the rest waits for the next step."""
+        if len(self._catalogue.lanes) * 4 * self._catalogue.dispatch_factor <= MAX_DISPATCH_PARTITIONS:
+            return items
+        seen: set[tuple[str, int]] = set()
+        for index, item in enumerate(items):
+            seen.add((item.entry.target.topic, item.entry.target.partition))
+            if len(seen) > MAX_DISPATCH_PARTITIONS and index >= LEAST_RUN:
+                return items[:index]
+        return items
+
+    def _drop_too_late(self, step: Step) -> None:
+        """Late because of a burst or a throttle, never a misfire; but max_lateness bounds that, too."""
+        late = [
+            item
+            for item in step.items
+            if item.entry.limit_ms is not None and step.now - instant_of(item.key) > item.entry.limit_ms
+        ]
+        if not late:
+            return
+        definitions = self._reader.schedules([item.entry.schedule_id for item in late])
+        for item, definition in zip(late, definitions, strict=True):
+            if definition is not None:
+                gone = Gone("missed", "throttled", 1, item.scheduled_for, item.scheduled_for)
+                self._settler.record(step, definition, gone)
+        dropped = set(map(id, late))
+        step.items = [item for item in step.items if id(item) not in dropped]
+
+    def _note_passed(self, step: Step) -> None:
+        """What calendars and gaps took away before the nominals that fire now."""
+        for item in step.taken:
+            if item.entry.alive and item.entry.notes is not None and item.scheduled_for in item.entry.notes:
+                definition, notes = item.entry.notes[item.scheduled_for]
+                for gone in notes:
+                    self._settler.record(step, definition, gone)

@@ -1,0 +1,115 @@
+"""Queues as the horizon holds them, and the due index read past those that it holds no more of.
+
+A *line* is one queue (priority, tenant) as far as it is in memory. It is *cut* when memory did not suffice for all of
+it: then it ends at a key of its own, and the index behind that key is read when there is room again. Reading the index
+for all others steps over the keys of cut lines by seeking, so that one tenant's million does not keep anyone.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from scheduler.core.due import instant_of, queue_of
+from scheduler.shard import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from scheduler.shard.horizon import Entry, Item
+    from scheduler.state.store import Store
+
+SEEK_AFTER = 8  # keys passed over one by one before a seek, which costs as much as some ten of them
+LOOKS = 5_000  # keys and seeks in one look: some 10 ms
+
+key_of = itemgetter(0)  # of an item
+
+
+class Line:
+    """`items[start:]` are due and wait for their turn, in key order; others are in the horizon's pages."""
+
+    __slots__ = ("after", "bytes", "following", "items", "name", "number", "start")
+
+    def __init__(self, name: bytes) -> None:
+        self.name = name
+        self.number = 0  # of all its items in memory
+        self.bytes = 0  # of them
+        self.items: list[Item] = []
+        self.start = 0
+        self.after: bytes | None = None  # cut: nothing behind this key is in memory
+        self.following: list[tuple[bytes, int, Entry]] = []  # heap: schedules that go on behind `after`
+
+    @property
+    def waiting(self) -> int:
+        return len(self.items) - self.start
+
+    def join(self, items: list[Item]) -> None:
+        """These, in key order, wait for their turn: nearly always as the last."""
+        if not self.items or self.items[-1].key < items[0].key:
+            self.items += items
+            return
+        for item in items:
+            insort(self.items, item, lo=self.start, key=key_of)
+
+    def go(self, count: int) -> None:
+        """The first ones have gone."""
+        self.start += count
+        if self.start * 2 >= len(self.items):
+            del self.items[: self.start]
+            self.start = 0
+
+
+def scan(store: Store, after: bytes, until: bytes, most: int, cut: Container[bytes]) -> tuple[list[bytes], bytes]:
+    """The first due keys in (after, until] but those of cut lines, and the key up to which that is all."""
+    found: list[bytes] = []
+    start, end = keys.DUE + after + b"\x00", keys.DUE + until + b"\x00"
+    if not cut:
+        found = [key[1:] for key in islice(store.keys(start, end), most)]
+        return found, found[-1] if len(found) == most else until
+    looks = 0
+    while True:
+        passed = 0
+        for stored in store.keys(start, end):
+            key = stored[1:]
+            looks += 1
+            queue = queue_of(key)
+            if queue in cut:
+                passed += 1
+            else:
+                found.append(key)
+                passed = 0
+            if len(found) == most or looks >= LOOKS:
+                return found, key
+            if passed == SEEK_AFTER:
+                start = keys.DUE + key[:8] + queue + b"0"  # '0' follows '/'
+                break
+        else:
+            return found, until
+
+
+def scan_line(store: Store, queue: bytes, after: bytes, until: bytes, most: int) -> tuple[list[bytes], bytes]:
+    """The first due keys of one queue in (after, until], and the key up to which that is all."""
+    found: list[bytes] = []
+    start, end = keys.DUE + after + b"\x00", keys.DUE + until + b"\x00"
+    head = queue + b"/"
+    looks = 0
+    while True:
+        passed = 0
+        for stored in store.keys(start, end):
+            key = stored[1:]
+            looks += 1
+            if key.startswith(head, 8):
+                found.append(key)
+                passed = 0
+            else:
+                passed += 1
+            if len(found) == most or looks >= LOOKS:
+                return found, key
+            if passed == SEEK_AFTER:
+                here = key[:8] + head
+                start = keys.DUE + (here if here > key else (instant_of(key) + 1).to_bytes(8) + head)
+                break
+        else:
+            return found, until
