@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-QUANTUM = 8
+QUANTUM = 16
 AGING_MS = 10_000
 AGED_PART = 16  # one of so many
 _AGED = -1  # the ring of those
@@ -95,14 +95,15 @@ class Turns:
             for index, name in enumerate(names):
                 allowed = rest or quanta[name]
                 rest = 0
-                count = min(allowed, left[name], room)
+                has = left[name]
+                count = min(allowed, has, room)
                 turns.append(Turn(name, count))
-                left[name] -= count
+                left[name] = has - count
                 room -= count
-                if left[name]:
+                if has > count:
                     following.append(name)
                 if not room:
-                    self._stop(ring, name, allowed - count if left[name] else 0, names[index + 1 :] + following)
+                    self._stop(ring, name, allowed - count if has > count else 0, names[index + 1 :] + following)
                     break
             names = following
         return turns

@@ -417,7 +417,7 @@ class ShardTask:
 
     def _gauge(self, shard: Shard, now: int) -> None:
         telemetry, label = self._around.telemetry, str(self.number)
-        telemetry.horizon_bytes.labels(label).set(shard.horizon.bytes)
+        telemetry.horizon_bytes.labels(label).set(shard.horizon.held.bytes)
         short = now + self._around.settings.horizon_ms - instant_of(shard.horizon.end)
         telemetry.horizon_lag.labels(label).set(max(0, short) / 1000)
         telemetry.backlogs.labels(label).set(len(shard.record.backlogs))

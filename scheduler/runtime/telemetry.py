@@ -8,7 +8,7 @@ import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter as Counted
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from scheduler.runtime.quiet import Repeats
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scheduler.shard.horizon import Item
+    from scheduler.shard.held import Item
     from scheduler.shard.step import Step
 
 LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 900.0)
@@ -172,7 +172,10 @@ class Telemetry:
         """Count one committed step."""
         self.transactions.inc()
         self.transaction_seconds.inc(seconds)
-        for group in _by_head(step.items):
+        items = step.items
+        if len(step.turns) > 1:  # queues took turns: key order is made again, from runs of it
+            items = sorted(items, key=_key_of)
+        for group in _by_head(items):
             head = group[0].key
             labels = (PRIORITY_NAMES[head[8]], "schedule")
             self.dispatched.labels(*labels).inc(len(group))
@@ -206,7 +209,7 @@ def _head_of(item: Item) -> bytes:
     return item.key[:HEAD_SIZE]
 
 
-_SCHEDULED = attrgetter("scheduled_for")
+_key_of, _SCHEDULED = itemgetter(0), attrgetter("scheduled_for")
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scheduler.shard.ground import Ground
-    from scheduler.shard.horizon import Horizon, Item
+    from scheduler.shard.held import Item
+    from scheduler.shard.horizon import Horizon
     from scheduler.shard.step import Step
 
 PLAIN = 500  # items that go out in the order of their keys: too few for the order to matter to anybody
@@ -47,7 +48,7 @@ class Firing:
         bound = max(step.record.cursor, min(instant_end(step.now), horizon.end))
         plain = min(PLAIN, self._limit)
         is_behind = horizon.is_behind(bound)
-        taken = [] if is_behind else horizon.due(bound, plain + 1)
+        taken = [] if is_behind else horizon.held.due(bound, plain + 1)
         oldest = step.now
         if is_behind or len(taken) > plain:
             oldest = self._take_turns(step, bound)
@@ -65,11 +66,11 @@ class Firing:
 
     def _take_turns(self, step: Step, bound: bytes) -> int:
         """Returns since when the oldest has waited."""
-        horizon = self._horizon
-        horizon.line_up(bound)
-        waiting = horizon.waiting()
+        held = self._horizon.held
+        held.line_up(bound)
+        waiting = held.waiting()
         turns = self._turns.share(waiting, self._limit, step.now)
-        step.taken = self._fitting(horizon.take(turns))
+        step.taken = self._fitting(held.take(turns))
         left = len(step.taken)
         for queue, number in turns:
             count = min(number, left)
@@ -86,7 +87,7 @@ class Firing:
             known = record.lags.get(queue, Lag())
             after = record.cursor if known.after is None else known.after
             if queue in step.turns:
-                after = self._horizon.reached(queue, step.turns[queue])
+                after = self._horizon.held.reached(queue, step.turns[queue]) or after
             lags[queue] = known._replace(after=after)
         step.record = record.moved(lags=lags)
 

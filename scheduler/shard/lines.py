@@ -18,7 +18,7 @@ from scheduler.shard import keys
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from scheduler.shard.horizon import Entry, Item
+    from scheduler.shard.held import Entry, Item
     from scheduler.state.store import Store
 
 SEEK_AFTER = 8  # keys passed over one by one before a seek, which costs as much as some ten of them
@@ -28,12 +28,13 @@ key_of = itemgetter(0)  # of an item
 
 
 class Line:
-    """`items[start:]` are due and wait for their turn, in key order; others are in the horizon's pages."""
+    """`items[start:]` are due and wait for their turn, in key order; others are held with those of all queues."""
 
-    __slots__ = ("after", "bytes", "following", "items", "name", "number", "start")
+    __slots__ = ("after", "bytes", "following", "head", "items", "name", "number", "start")
 
     def __init__(self, name: bytes) -> None:
         self.name = name
+        self.head = name + b"/"  # with which each of its due keys goes on after the instant
         self.number = 0  # of all its items in memory
         self.bytes = 0  # of them
         self.items: list[Item] = []
@@ -44,6 +45,23 @@ class Line:
     @property
     def waiting(self) -> int:
         return len(self.items) - self.start
+
+    @property
+    def since(self) -> int:
+        """The instant of the first that waits."""
+        return instant_of(self.items[self.start].key)
+
+    def before(self, key: bytes) -> bytes:
+        """Before everything that the line has at the instant of this key."""
+        return key[:8] + self.name
+
+    def behind(self, key: bytes) -> bytes:
+        """Behind everything that the line has at the instant of this key."""
+        return key[:8] + self.name + b"0"  # '0' follows '/'
+
+    def is_cut_before(self, bound: bytes) -> bool:
+        """Whether something up to the bound may be missing in memory."""
+        return self.after is not None and self.after < bound
 
     def join(self, items: list[Item]) -> None:
         """These, in key order, wait for their turn: nearly always as the last."""
@@ -89,18 +107,17 @@ def scan(store: Store, after: bytes, until: bytes, most: int, cut: Container[byt
             return found, until
 
 
-def scan_line(store: Store, queue: bytes, after: bytes, until: bytes, most: int) -> tuple[list[bytes], bytes]:
-    """The first due keys of one queue in (after, until], and the key up to which that is all."""
+def scan_line(store: Store, line: Line, until: bytes, most: int) -> tuple[list[bytes], bytes]:
+    """The first due keys of a cut line up to `until`, and the key up to which that is all."""
     found: list[bytes] = []
-    start, end = keys.DUE + after + b"\x00", keys.DUE + until + b"\x00"
-    head = queue + b"/"
+    start, end = keys.DUE + (line.after or b"") + b"\x00", keys.DUE + until + b"\x00"
     looks = 0
     while True:
         passed = 0
         for stored in store.keys(start, end):
             key = stored[1:]
             looks += 1
-            if key.startswith(head, 8):
+            if key.startswith(line.head, 8):
                 found.append(key)
                 passed = 0
             else:
@@ -108,8 +125,8 @@ def scan_line(store: Store, queue: bytes, after: bytes, until: bytes, most: int)
             if len(found) == most or looks >= LOOKS:
                 return found, key
             if passed == SEEK_AFTER:
-                here = key[:8] + head
-                start = keys.DUE + (here if here > key else (instant_of(key) + 1).to_bytes(8) + head)
+                here = key[:8] + line.head
+                start = keys.DUE + (here if here > key else (instant_of(key) + 1).to_bytes(8) + line.head)
                 break
         else:
             return found, until

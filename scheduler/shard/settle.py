@@ -9,7 +9,7 @@ from scheduler import wire
 from scheduler.core.model import PRIORITY_NAMES, Gone, Nominal
 from scheduler.core.time import stamp
 from scheduler.core.unplannable import Unplannable
-from scheduler.shard.horizon import Target
+from scheduler.shard.held import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -401,7 +401,7 @@ class Shard:
 
     def is_pressed(self, now: int) -> bool:
         """Whether more is due than a step should share with other work, or it is late."""
-        return self.horizon.holds_more(now, BUSY) or self.horizon.holds_more(now - LATE_MS, 0)
+        return self.horizon.held.holds_more(now, BUSY) or self.horizon.held.holds_more(now - LATE_MS, 0)
 
     def next_instant(self, now: int | None = None) -> int | None:
         """When there will be something to do if nobody sends anything, as far as the horizon reaches; None: not in it.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from scheduler.core.model import Spec
     from scheduler.core.record import ShardRecord
     from scheduler.core.zone_marks import ZoneRecord
-    from scheduler.shard.horizon import Item, Target
+    from scheduler.shard.held import Item, Target
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
 

@@ -12,7 +12,7 @@ from scheduler.core.due import due_key, look_at
 from scheduler.core.policy import settle_one
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
-from scheduler.shard.horizon import Target
+from scheduler.shard.held import Target
 
 if TYPE_CHECKING:
     from scheduler.shard.commands import Commands

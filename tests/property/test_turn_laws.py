@@ -96,5 +96,6 @@ def test_a_turn_cut_short_goes_on_in_the_next_step() -> None:
     turns = Turns()
     turns.weigh({"b": 3})
     waiting = [Waiting(b"\x02a", 100, NOW), Waiting(b"\x02b", 100, NOW)]
-    assert turns.share(waiting, 18, NOW) == [Turn(b"\x02a", 8), Turn(b"\x02b", 10)]
-    assert turns.share(waiting, 20, NOW) == [Turn(b"\x02b", 14), Turn(b"\x02a", 6)]
+    assert turns.share(waiting, QUANTUM + 10, NOW) == [Turn(b"\x02a", QUANTUM), Turn(b"\x02b", 10)]
+    rest = 3 * QUANTUM - 10
+    assert turns.share(waiting, rest + 6, NOW) == [Turn(b"\x02b", rest), Turn(b"\x02a", 6)]

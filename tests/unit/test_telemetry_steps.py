@@ -7,7 +7,7 @@ import pytest
 from scheduler.core.due import due_key, instant_end, queue_of
 from scheduler.core.record import ShardRecord
 from scheduler.runtime.telemetry import Telemetry
-from scheduler.shard.horizon import Entry, Item, Target
+from scheduler.shard.held import Entry, Item, Target
 from scheduler.shard.lines import Line
 from scheduler.shard.step import Step
 from scheduler.state.store import MemoryStore
@@ -23,13 +23,17 @@ def item(priority: int, available_at: int, scheduled_for: int) -> Item:
     )
 
 
-def test_every_item_counts_by_its_priority_its_lateness_and_its_lag() -> None:
-    """Items of one instant and priority are counted together, and each once."""
+@pytest.mark.parametrize("turns", [[0, 1, 2, 3, 4], [2, 0, 3, 1, 4], [3, 2, 1, 4, 0]])
+def test_every_item_counts_by_its_priority_its_lateness_and_its_lag(turns: list[int]) -> None:
+    """Items of one instant and priority are counted together, and each once, in whatever order they took turns."""
     step = Step(NOW, ShardRecord(shard=0, cursor=instant_end(NOW)), Catalogue(shards=1), MemoryStore())
     step.items = [
         item(1, NOW - 40, NOW - 200), item(1, NOW - 40, NOW - 40), item(2, NOW - 40, NOW - 200),
         item(2, NOW - 4, NOW - 4), item(2, NOW - 4, NOW - 4),
     ]  # fmt: skip
+    if turns != sorted(turns):
+        step.items = [step.items[n] for n in turns]
+        step.turns = {b"\x01acme": 2, b"\x02acme": 3}
     telemetry = Telemetry()
     telemetry.committed(step, NOW, 0.1)
 
