@@ -3,7 +3,8 @@
     python -m tests.support.recording       writes tests/replay/format-<N>/ for the record format of this code
 
 Recorded once, when a format is new, and never again: later code must restore the changelogs and decide the same
-(`tests/replay/test_recordings.py`). One file a kind, one JSON object a line.
+(`tests/replay/test_recordings.py`). One file a kind, one JSON object a line. Halfway is in the middle of what falls due
+at one instant, in steps so small that queues lag: `halfway` is what was decided before.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.core.record import FORMAT
 from scheduler.core.time import format_instant, parse_instant
+from scheduler.shard.shard import ShardSettings
 from tests.support.driver import Driver, Topics
 
 if TYPE_CHECKING:
@@ -129,14 +131,20 @@ def read(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def write(folder: Path) -> None:
-    folder.mkdir()
     happenings = list(history())
-    driver = Driver(START)
+    driver = Driver(START, ShardSettings(max_records=2))
     before = [one for one in happenings if one["at"] < HALFWAY]
-    play(driver, before, HALFWAY)
-    found = {"happenings": happenings, "changelogs": changelogs(driver.topics)}
+    play(driver, before, format_instant(parse_instant(HALFWAY) - 1))
+    driver.now += 1
+    driver.turn()
+    found = {
+        "happenings": happenings,
+        "changelogs": changelogs(driver.topics),
+        "halfway": decided(driver.topics),
+    }
     play(driver, happenings[len(before) :], END)
     found["decided"] = decided(driver.topics)
+    folder.mkdir()
     for name, lines in found.items():
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         (folder / f"{name}.jsonl").write_text(text)
