@@ -15,6 +15,7 @@
     kafka.py        clients and their settings          stores.py      the stores on disk
     outside.py      time, threads, clients and stores as the shell takes them: a simulation brings its own
     health.py       live, ready, metrics                telemetry.py   every metric, declared once; log events
+    gauges.py       what a shard is like, as metrics
     quiet.py        the client's repeated words left out
     elders.py       newer zone tables or records wait until no process with older ones is left
     repair.py       setting back a shard that a wrong clock drove into the future

@@ -18,10 +18,10 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from scheduler.core.due import instant_of
 from scheduler.core.policy import Rules
 from scheduler.core.tenants import NO_TENANTS
 from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted
+from scheduler.runtime.gauges import Gauges
 from scheduler.runtime.pace import Pace
 from scheduler.runtime.ran import Scanner
 from scheduler.runtime.restore import Outlived, Restore
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 WAIT_S = 1.0  # at most, between looks
 SHORT_WAIT_MS = 1_000  # the clocks of two nodes may differ by some ms; longer is worth telling
 BUDGET_S = 0.02  # between looks while work waits for a budget
-COUNT_S = 2.0  # between looks at how much is overdue, which take some ms while much is
 RETRY_S = 0.05  # the first; a kept shard goes on at once
 RETRY_GROWTH = 4
 RETRY_MAX_S = 5.0
@@ -117,7 +116,7 @@ class ShardTask:
         self._leaves_at: float | None = None
         self._idle_ms = 0.0  # with nothing due within this, a shard that leaves is gone
         self._wipe = False  # the store was of no use
-        self._count_again = 0.0
+        self._gauges = Gauges(around.telemetry, around.settings.horizon_ms, around.outside.monotonic)
         self._proof = around.outside.event()
         self._wake = around.outside.condition()
         self._thread = around.outside.thread(self._run, f"shard-{number}")
@@ -391,7 +390,7 @@ class ShardTask:
             scanner.ask(shard.questions())
             more = shard.housekeep(now, chores=chores)
             pace.done(self.number)
-            self._gauge(shard, now)
+            self._gauges.show(shard, now, len(self._inbox))
             if step is None and not more:
                 self._wait_for_work(shard)
 
@@ -414,18 +413,3 @@ class ShardTask:
         with self._wake:
             if not self._closing:
                 self._wake.wait(seconds)
-
-    def _gauge(self, shard: Shard, now: int) -> None:
-        telemetry, label = self._around.telemetry, str(self.number)
-        telemetry.horizon_bytes.labels(label).set(shard.horizon.held.bytes)
-        short = now + self._around.settings.horizon_ms - instant_of(shard.horizon.end)
-        telemetry.horizon_lag.labels(label).set(max(0, short) / 1000)
-        telemetry.backlogs.labels(label).set(len(shard.record.backlogs))
-        telemetry.inbox.labels(label).set(len(self._inbox))
-        if self._monotonic() >= self._count_again:
-            self._count_again = self._monotonic() + COUNT_S
-            behind = shard.overdue(now)
-            telemetry.oldest_overdue.labels(label).set(0 if behind.oldest is None else (now - behind.oldest) / 1000)
-            telemetry.drain.labels(label).set(behind.drain_ms / 1000)
-            for kind in ("undecided", "catch_up", "backfill"):
-                telemetry.overdue.labels(label, kind).set(getattr(behind, kind))

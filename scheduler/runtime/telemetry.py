@@ -136,6 +136,18 @@ class Telemetry:
         self.backlogs = Gauge(
             "scheduler_overdue_stretches", "Stretches of an outage not decided yet.", shard, registry=registry
         )
+        self.queues_lagging = Gauge(
+            "scheduler_queues_lagging",
+            "Queues (one tenant's work of one priority) of which more is due than was dispatched so far.",
+            shard,
+            registry=registry,
+        )
+        self.queue_lag = Gauge(
+            "scheduler_queue_lag_seconds",
+            "How far the queue of this priority that is furthest behind is behind; 0: none lags.",
+            ("shard", "priority"),
+            registry=registry,
+        )
         self.oldest_overdue = Gauge(
             "scheduler_oldest_overdue_seconds",
             "Since when the oldest late work waits: undecided after an outage, for a budget, or in a burst.",

@@ -5,7 +5,8 @@
     commands.py   input records to decisions        settle.py   decisions about nominals to records
     forwarding.py commands of another partition, copied there, and known when they come twice
     horizon.py    the next seconds, encoded ahead   outage.py   backlogs and catch-up after an outage
-    firing.py     what a step takes and leaves      lines.py    queues in memory, and cut where it ends
+    held.py       that, in key order and by queue   lines.py    queues in memory, and cut where it ends
+    firing.py     what a step takes and leaves
     backfills.py  ranges of the past, run again     passed.py   what calendars and gaps take away, recorded
     replan.py     newer calendars and zone tables   zones.py    which tables the schedules are planned by
     waiting.py    owed or put off to an instant     tidy.py     completed, broken, forgotten schedules

@@ -34,6 +34,24 @@ class Overdue(NamedTuple):
     drain_ms: int = 0
 
 
+class Lagging(NamedTuple):
+    """`number`: how many lag; `since`: by priority, up to which instant (ms) the queue furthest behind is served."""
+
+    number: int
+    since: dict[int, int]
+
+
+def lagging(record: ShardRecord) -> Lagging:
+    """The queues that wait for their turn."""
+    number, since = 0, dict[int, int]()
+    for queue, lag in record.lags.items():
+        if lag.after is not None:
+            number += 1
+            at = instant_of(lag.after)
+            since[queue[0]] = min(at, since.get(queue[0], at))
+    return Lagging(number, since)
+
+
 def look(store: Store, record: ShardRecord, budget: Budget) -> Overdue:
     """Count what waits behind the cursor."""
     undecided, first = _undecided(store, record)

@@ -1,0 +1,199 @@
+"""More is due than a step takes: whose turn it is, what waits, how much memory that takes, and what becomes of it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scheduler.core.due import queue_name
+from scheduler.core.model import Priority
+from scheduler.core.time import format_instant
+from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
+from scheduler.shard.horizon import KEPT_PART, SHARE
+from scheduler.shard.overdue import lagging
+from scheduler.shard.shard import ShardSettings
+from scheduler.state.rocks import RocksStore
+from scheduler.state.store import MemoryStore
+from tests.support.driver import START, Driver
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler.state.store import Store
+
+DUE = START + 120_000  # further away than the horizon reaches
+BEFORE = DUE - 1
+
+
+def create(driver: Driver, tenant: str, count: int, priority: str = "normal", at: int = DUE, **spec: Any) -> None:
+    for n in range(count):
+        fields = {"trigger": {"at": format_instant(at)}, "priority": priority, **spec}
+        driver.send({"command": "create", "schedule_id": f"{tenant}/{priority}-{n:05d}", "spec": fields})
+
+
+def read_ahead(driver: Driver) -> None:
+    """Up to a millisecond before the instant, everything read that there is room for."""
+    driver.run_until(BEFORE)
+    driver.now = DUE
+
+
+def rounds(driver: Driver) -> list[tuple[str, str, int]]:
+    """What was dispatched, in the order of commit: priority, tenant, how many in a row."""
+    sent = [topic.split(".")[-1] + " " + key.decode() for topic, key, _, _ in driver.topics.log if "dispatch." in topic]
+    heads = (one.split("/")[0].split(" ") for one in sent)
+    return [(priority, tenant, len(list(run))) for (priority, tenant), run in groupby(heads, tuple)]
+
+
+def once_each(driver: Driver, count: int) -> None:
+    ids = [one["occurrence_id"] for one in driver.dispatched()]
+    assert (len(ids), len(set(ids)), driver.counts()) == (count, count, {})
+
+
+def test_priorities_in_order_and_tenants_in_turns_by_weight() -> None:
+    """The whole of `high` before any `normal`; inside, a round gives each tenant its weight, over steps as in one."""
+    driver = Driver(settings=ShardSettings(max_records=50))
+    assert driver.shard is not None
+    driver.shard.set_weights({"heavy": 2})
+    for tenant in ("big", "heavy", "small"):
+        create(driver, tenant, 2 * QUANTUM, "high")
+    create(driver, "big", 3 * QUANTUM)
+    create(driver, "small", 5)
+    read_ahead(driver)
+    driver.run_until(DUE)
+    assert rounds(driver) == [
+        ("high", "big", QUANTUM), ("high", "heavy", 2 * QUANTUM), ("high", "small", QUANTUM),
+        ("high", "big", QUANTUM), ("high", "small", QUANTUM),
+        ("normal", "big", QUANTUM), ("normal", "small", 5), ("normal", "big", 2 * QUANTUM),
+    ]  # fmt: skip
+    once_each(driver, 9 * QUANTUM + 5)
+
+
+def test_few_go_out_in_key_order_and_leave_nothing_behind() -> None:
+    """While all that is due fits into a step no queue lags, and the shard is written as older versions write it."""
+    driver = Driver()
+    create(driver, "acme", 30)
+    create(driver, "beta", 30)
+    read_ahead(driver)
+    driver.run_until(DUE)
+    assert rounds(driver) == [("normal", "acme", 30), ("normal", "beta", 30)]
+    records = driver.topics.values("scheduler.shards")
+    assert {one.get("format", 1) for one in records} == {1}
+
+
+def test_what_waits_behind_a_flood_of_higher_priority_ages() -> None:
+    """After ten seconds a part of each full step goes to it, whatever else is due."""
+    driver = Driver(settings=ShardSettings(max_records=2 * AGED_PART))
+    create(driver, "slow", 10, "background")
+    create(driver, "flood", 40 * AGED_PART, "critical")
+    read_ahead(driver)
+    driver.turn()
+    assert [one[:2] for one in rounds(driver)] == [("critical", "flood")]
+    driver.now += AGING_MS
+    driver.turn()
+    assert rounds(driver)[1:] == [("background", "slow", 2)]
+
+
+def test_a_lagging_queue_is_seen_from_outside() -> None:
+    """How many lag, and since when the one furthest behind waits; nothing of it stays when all have caught up."""
+    driver = Driver(settings=ShardSettings(max_records=20))
+    create(driver, "acme", 30, "high")
+    create(driver, "acme", 5, "normal")
+    create(driver, "beta", 5, "normal")
+    read_ahead(driver)
+    driver.turn()
+    assert driver.shard is not None
+    seen = lagging(driver.shard.record)
+    assert seen.number == 3
+    assert seen.since[Priority.HIGH] == DUE
+    assert seen.since[Priority.NORMAL] < DUE
+    driver.run_until(DUE)
+    assert lagging(driver.shard.record) == (0, {})
+    once_each(driver, 40)
+
+
+def test_a_change_of_what_waits_leaves_its_key_undecided() -> None:
+    """The item of the former definition goes first and counts for nothing: a kill right then loses nothing."""
+    driver = Driver(settings=ShardSettings(max_records=1))
+    for name in "abc":
+        driver.create(f"acme/{name}", trigger={"at": format_instant(DUE)}, priority="high")
+    read_ahead(driver)
+    driver.send({"command": "update", "schedule_id": "acme/b", "spec": {"description": "changed"}})
+    for _ in range(6):
+        driver.turn()
+        queue = queue_name(Priority.HIGH, "acme/a")
+        assert driver.shard is not None
+        if (lag := driver.shard.record.lags.get(queue)) is not None and lag.after is not None:
+            sent = {one["schedule_id"] for one in driver.dispatched()}
+            assert {f"acme/{n}" for n in "abc" if f"acme/{n}".encode() <= lag.after[9:]} <= sent
+    driver.restart()
+    once_each(driver, 3)
+
+
+@pytest.mark.parametrize("kills", [(), (1,), (1, 3, 4)])
+def test_a_kill_while_queues_lag_loses_and_doubles_nothing(kills: tuple[int, ...]) -> None:
+    """Before or after the store heard of the step, warm or cold: what waited is decided by who comes next."""
+    driver = Driver(settings=ShardSettings(max_records=30, horizon_bytes=20_000))
+    for tenant, count in (("big", 90), ("mid", 20), ("small", 3)):
+        for priority in ("high", "background"):
+            create(driver, tenant, count, priority)
+    read_ahead(driver)
+    for n in range(6):
+        if n in kills:
+            driver.crash_after_commit()
+            driver.start(wipe=n == 3, run=False)
+        else:
+            driver.turn()
+    driver.run_until(DUE)
+    once_each(driver, 226)
+
+
+PAYLOAD = 16_000
+ITEM = PAYLOAD + 1_000  # at most, with all that is counted for it
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["memory", "rocks"])
+def test_memory_is_bounded_whatever_is_due(tmp_path: Path, *, real: bool) -> None:
+    """Payloads of 16 KB, queues of all priorities, at one instant and after it: one occurrence above, never more."""
+    bound = 40 * ITEM
+
+    def store() -> Store:
+        return RocksStore(tmp_path / "store") if real else MemoryStore()
+
+    driver = Driver(settings=ShardSettings(horizon_bytes=bound, max_records=25), new_store=store)
+    expected = 0
+    for n, (tenant, count) in enumerate((("big", 120), ("mid", 60), ("small", 2), ("tiny", 1), ("late", 30))):
+        for priority in ("critical", "normal", "background"):
+            create(driver, tenant, count, priority, DUE + 700 * n, payload="x" * PAYLOAD)
+            expected += count
+    most, turns = 0, 0
+    driver.run_until(DUE - 60_000)
+    while len(driver.dispatched()) < expected:
+        assert turns < 2_000, "it stands still"
+        turns += 1
+        driver.now = min(driver.now + 5_000, DUE) if driver.now < DUE else driver.now + 20
+        driver.turn()
+        shard = driver.shard
+        assert shard is not None
+        for _ in range(5):
+            shard.housekeep(driver.now)
+            most = max(most, shard.horizon.held.bytes)
+    assert bound // 2 < most <= bound + ITEM
+    once_each(driver, expected)
+
+
+def test_nobody_takes_all_the_memory() -> None:
+    """The first to come takes seven eighths at most; who comes later at the same instant has some of its own at once."""
+    bound = 200_000
+    driver = Driver(settings=ShardSettings(horizon_bytes=bound))
+    create(driver, "aaa", 1_000)
+    create(driver, "zzz", 50)
+    read_ahead(driver)
+    assert driver.shard is not None
+    held = driver.shard.horizon.held
+    first, last = (held.line(queue_name(Priority.NORMAL, name)) for name in ("aaa/x", "zzz/x"))
+    assert bound // 2 < first.bytes <= bound * SHARE // (SHARE + 1) + 1_000
+    assert last.bytes >= bound // KEPT_PART // 2
+    driver.run_until(DUE)
+    once_each(driver, 1_050)
