@@ -53,6 +53,8 @@ LONG = (
     Bench("burst", "--count 500000 --preload --kill", 900),
     Bench("burst", "--count 100000 --changes 1000", 600),
     Bench("burst", "--count 20000 --pad 16000 --preload", 600),
+    Bench("fairness", "--count 100000", 600),
+    Bench("fairness", "--count 500000", 1200),
     Bench("steady", "--rate 20000 --seconds 300", 900),
     Bench("steady", "--rate 2315 --seconds 120", 600),
     Bench("steady", "--per-minute 10000", 600),

@@ -28,6 +28,9 @@ SHOWN = {
     "bulk_load": (
         "accepted_per_s", "punctual_p99_s", "punctual_max_s", "rss_mb_max", "store_bytes_per_schedule",
     ),
+    "fairness": (
+        "small_alone_p99_s", "small_burst_p99_s", "small_times_alone", "small_later_s", "big_p99_s", "punctual_p99_s",
+    ),
     "independence": (
         "few_append_p99_median_s", "many_append_p99_median_s", "ratio", "few_idle_cores", "many_idle_cores",
     ),

@@ -8,8 +8,7 @@ from __future__ import annotations
 from scheduler.core import record
 
 record.FORMAT += 1  # before anything takes it over
-if hasattr(record, "FORMAT_WITHOUT_LAGS"):
-    record.FORMAT_WITHOUT_LAGS = record.FORMAT
+record.FORMAT_WITHOUT_LAGS = record.FORMAT
 
 from scheduler.cli import main  # noqa: E402 - see above
 

@@ -184,7 +184,7 @@ def test_memory_is_bounded_whatever_is_due(tmp_path: Path, *, real: bool) -> Non
 
 
 def test_nobody_takes_all_the_memory() -> None:
-    """The first to come takes seven eighths at most; who comes later at the same instant has some of its own at once."""
+    """The first to come takes seven eighths at most; who comes later at the same instant has its own at once."""
     bound = 200_000
     driver = Driver(settings=ShardSettings(horizon_bytes=bound))
     create(driver, "aaa", 1_000)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import parse_instant
 from scheduler.core.trigger import parse_trigger
+from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
 from scheduler.simulator import simulate
 from tests.support.policy_cases import FIVE, create, cron, do, down, full, once, told
 
@@ -167,7 +168,7 @@ def document() -> str:
             "```\n",
             "</details>\n",
         ]
-    return "\n".join(parts)
+    return "\n".join([*parts, TURNS])
 
 
 INTRODUCTION = """\
@@ -188,6 +189,26 @@ How to read a drawing: one character is a minute.
 | `missed`, `suppressed`, `cancelled` | `x` at each nominal that does not run |
 
 `scheduler why SCHEDULE --at TIME` tells which of these became of one nominal in operation, and shows its record.
+"""
+
+
+TURNS = f"""\
+## More is due than a transaction takes: priorities, weights, aging
+
+As long as all that is due fits into a transaction (`max_transaction_records`), nobody waits for anybody. In a burst,
+each shard decides for itself whose turn it is:
+
+- **Priorities go in order**: nothing `normal` while anything `high` is due.
+- **Tenants take turns inside a priority**: {QUANTUM} occurrences each in a round, in the order in which they fell due;
+  with a `weight`, that many times as much (`scheduler tenant apply`; 1 unless it says otherwise). Who has little to do
+  is through in the first rounds, however much others have. What counts is occurrences, not their size.
+- **Nothing waits for ever**: of each full transaction one part in {AGED_PART} goes to queues of lower priorities whose
+  oldest has waited for {AGING_MS // 1000} s.
+
+What waits is neither missed nor skipped: it comes late, with its own `scheduled_for`, in order for each schedule.
+`max_lateness_ms` bounds that too (reason `throttled`). A pause, update or cancel acknowledged meanwhile holds for
+whatever was not dispatched yet. `scheduler why` says of such an occurrence that it waits for its turn; the metrics
+`scheduler_queues_lagging` and `scheduler_queue_lag_seconds` say how many queues do, and how far the last one is behind.
 """
 
 
