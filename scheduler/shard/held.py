@@ -157,8 +157,7 @@ class Held:
         """Everything up to `bound` waits for its turn from now on, each queue for itself."""
         main = self._main
         end = bisect_right(main, bound, key=key_of)
-        due = main[:end]
-        del main[:end]
+        due, self._main = (main, []) if end == len(main) else (main[:end], main[end:])
         if self._side and self._side[0].key <= bound:
             side = list(self._side.irange_key(None, bound))
             del self._side[: len(side)]
@@ -172,7 +171,7 @@ class Held:
             if last.entry.line is line and last.key[:8] == first.key[:8]:
                 # What is due of one queue at one instant lies together: a tenant's burst is moved as a whole.
                 behind = bisect_right(due, line.behind(first.key), at, end, key=key_of)
-            line.join(due[at:behind])
+            line.join(due if behind - at == end else due[at:behind])
             self._ready[line.name] = line
             at = behind
 
@@ -184,6 +183,9 @@ class Held:
         """The items whose turn it is, in the order of the turns."""
         at: dict[bytes, int] = {}
         taken: list[Item] = []
+        if len(turns) == 1:
+            line = self._ready[turns[0].queue]
+            return line.items[line.start : line.start + turns[0].number]
         for queue, number in turns:
             line = self._ready[queue]
             start = at.get(queue, line.start)

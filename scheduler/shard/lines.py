@@ -64,8 +64,11 @@ class Line:
         return self.after is not None and self.after < bound
 
     def join(self, items: list[Item]) -> None:
-        """These, in key order, wait for their turn: nearly always as the last."""
-        if not self.items or self.items[-1].key < items[0].key:
+        """These, in key order, wait for their turn: nearly always as the last. The list is the line's from now on."""
+        if not self.items:
+            self.items = items
+            return
+        if self.items[-1].key < items[0].key:
             self.items += items
             return
         for item in items:
