@@ -116,7 +116,6 @@ class ShardTask:
         self._leaves_at: float | None = None
         self._idle_ms = 0.0  # with nothing due within this, a shard that leaves is gone
         self._wipe = False  # the store was of no use
-        self._gauges = Gauges(around.telemetry, around.settings.horizon_ms, around.outside.monotonic)
         self._proof = around.outside.event()
         self._wake = around.outside.condition()
         self._thread = around.outside.thread(self._run, f"shard-{number}")
@@ -335,6 +334,7 @@ class ShardTask:
 
     def _loop(self, shard: Shard, transaction: Transaction, scanner: Scanner, calendars: Calendars) -> None:
         settings, clock, pace = self._around.settings, self._around.clock, self._around.pace
+        gauges = Gauges(self._around.telemetry, settings.horizon_ms, self._monotonic)
         tenants = NO_TENANTS
         jumps = clock.jumps  # a look that is late after one is late because of it
         rest_ms = 0.0  # until the next step may begin
@@ -390,7 +390,7 @@ class ShardTask:
             scanner.ask(shard.questions())
             more = shard.housekeep(now, chores=chores)
             pace.done(self.number)
-            self._gauges.show(shard, now, len(self._inbox))
+            gauges.show(shard, now, len(self._inbox))
             if step is None and not more:
                 self._wait_for_work(shard)
 

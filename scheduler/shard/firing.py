@@ -45,9 +45,10 @@ class Firing:
     def fire(self, step: Step) -> None:
         """Take what is due and move the cursors."""
         horizon = self._horizon
-        bound = max(step.record.cursor, min(instant_end(step.now), horizon.end))
+        bound = min(instant_end(step.now), horizon.end)  # nothing later is due, wherever the cursor may be
+        cursor = max(step.record.cursor, bound)
         plain = min(PLAIN, self._limit)
-        is_behind = horizon.is_behind(bound)
+        is_behind = horizon.is_behind(cursor)
         taken = [] if is_behind else horizon.held.due(bound, plain + 1)
         oldest = step.now
         if is_behind or len(taken) > plain:
@@ -56,8 +57,8 @@ class Firing:
             oldest = instant_of(taken[0].key)
             step.taken = taken
         if step.turns or is_behind or step.record.lags:
-            self._leave_behind(step, bound)
-        step.record = step.record.moved(cursor=bound)
+            self._leave_behind(step, cursor)
+        step.record = step.record.moved(cursor=cursor)
         step.items = [item for item in step.taken if item.entry.alive]
         if step.items and step.now - oldest >= LATE_CHECK_MS:
             self._drop_too_late(step)
@@ -79,11 +80,11 @@ class Firing:
             left -= count
         return min((queue.since for queue in waiting), default=step.now)
 
-    def _leave_behind(self, step: Step, bound: bytes) -> None:
+    def _leave_behind(self, step: Step, cursor: bytes) -> None:
         """Queues that have more lag from now on, behind what was taken of them; all others have caught up."""
         record = step.record
         lags = {queue: lag._replace(after=None) for queue, lag in record.lags.items() if lag.closed}
-        for queue in self._horizon.left_behind(step.turns, bound):
+        for queue in self._horizon.left_behind(step.turns, cursor):
             known = record.lags.get(queue, Lag())
             after = record.cursor if known.after is None else known.after
             if queue in step.turns:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
+from scheduler.core.record import FORMAT
 from tests.support.node import Cluster, await_ready, wait_until
 from topics.codec import encode
 from topics.messages import ClockProbe
@@ -29,7 +30,7 @@ def test_newer_tables_wait_until_the_last_older_process_is_gone(
         sequence = 0
         while not stop.is_set():
             sequence += 1
-            probe = ClockProbe(process="old-0", sequence=sequence, tz_version="1999a")
+            probe = ClockProbe(process="old-0", sequence=sequence, tz_version="1999a", format=FORMAT)
             producer.produce(cluster.catalogue.clock, encode(probe), b"old-0")
             producer.flush(5)
             stop.wait(0.5)

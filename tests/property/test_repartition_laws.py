@@ -241,12 +241,16 @@ def run(log: Topics, catalogue: Catalogue, number: int, since: int, until: int) 
 
 
 def outcome(driver: Driver) -> Counter[tuple[Any, ...]]:
-    """What became of nominals: each that ran, and how many did not for what reason."""
+    """What became of nominals: each that ran, and how many did not for what reason.
+
+    A missed one may have two reasons, as it may have come late or been caught up: that there is one will do.
+    """
     found = Counter[tuple[Any, ...]]()
     for one in driver.dispatched():
         found["ran", one["occurrence_id"], one["stands_for"]] += 1
     for record in driver.occurrences():
-        found[record["state"], record["reason"], record["schedule_id"]] += record.get("count", 1)
+        reason = "" if record["state"] == "missed" else record["reason"]
+        found[record["state"], reason, record["schedule_id"]] += record.get("count", 1)
     return found
 
 

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
+from scheduler.core.due import instant_end, instant_of
 from scheduler.errors import Retriable
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.transaction import Transaction
-from scheduler.shard import shard as shard_module
+from scheduler.shard.firing import Firing
 from scheduler.shard.rebuild import Rebuild
 from scheduler.shard.shard import Shard
 from scheduler.shard.step import Step
@@ -96,8 +97,13 @@ def no_restore(patch: Patch) -> None:
 
 
 def cursor_ahead(patch: Patch) -> None:
-    right = shard_module.instant_end
-    patch.setattr(shard_module, "instant_end", lambda instant: right(instant + 300))
+    fire = Firing.fire
+
+    def wrong(self: Any, step: Any) -> None:
+        fire(self, step)
+        step.record = step.record.moved(cursor=instant_end(instant_of(step.record.cursor) + 300))
+
+    patch.setattr(Firing, "fire", wrong)
 
 
 def unknown_taken_for_committed(patch: Patch) -> None:
