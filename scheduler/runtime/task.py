@@ -349,11 +349,15 @@ class ShardTask:
                 shard.set_weights(tenants.weights())
             now = self._around.clock.now()
             if now is None:
+                if self._has_left(None, 0):
+                    return
                 self._wait(0.02)
                 continue
             waits_ms = shard.waits_ms(now)
             self.trouble = f"waits {waits_ms} ms: the clock went back" if waits_ms > SHORT_WAIT_MS else None
             if waits_ms:
+                if self._has_left(None, now):  # what waits can't fire
+                    return
                 self._wait(min(WAIT_S, waits_ms / 1000))
                 continue
             due = shard.next_instant()

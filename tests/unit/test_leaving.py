@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from confluent_kafka import TopicPartition
 
+from scheduler.core.tenants import NO_TENANTS
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.member import Member
 from scheduler.runtime.probe import Probe
-from scheduler.runtime.task import Phase
+from scheduler.runtime.task import Phase, ShardTask
 from topics.codec import decode
 from topics.messages import ClockProbe
 
@@ -192,3 +195,25 @@ def test_a_process_that_is_stopped_while_it_waits_for_others_does_not_join_the_g
     assert member.run()
     assert "waits" in heard
     assert "joins" not in heard
+
+
+@pytest.mark.parametrize(("now", "waits_ms"), [(None, 0), (5, 50_000)], ids=["no time", "the clock went back"])
+def test_a_revoked_shard_that_cannot_fire_closes(now: int | None, waits_ms: int) -> None:
+    """It has nothing to stay for, and would keep its store from a new owner on this node."""
+    looks = iter([now])  # the next look fails
+    world: Any = SimpleNamespace(
+        monotonic=lambda: 0.0,
+        event=threading.Event,
+        condition=threading.Condition,
+        thread=lambda _run, _name: None,
+    )
+    around: Any = SimpleNamespace(
+        outside=world, pace=None, telemetry=None, clock=SimpleNamespace(jumps=0, now=lambda: next(looks))
+    )
+    around.settings = SimpleNamespace(horizon_ms=1_000)
+    around.tables = SimpleNamespace(calendars=None, tenants=NO_TENANTS)
+    task = ShardTask(0, around)
+    task.phase = Phase.READY
+    task.leave(15.0, 0.5)
+    shard: Any = SimpleNamespace(waits_ms=lambda _now: waits_ms)
+    task._loop(shard, None, None, None)  # type: ignore[arg-type]
