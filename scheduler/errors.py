@@ -6,6 +6,7 @@
     │   └── BrokerUnavailable  no broker answers: say so, keep trying, report not ready
     ├── Fenced                 another owner has taken over: stop writing at once, close the shard
     └── StateCorrupted         the store can't be trusted: stop the shard and ask an operator
+        ├── StoreDamaged       its files are: delete it and restore it from the changelogs
         └── NewerFormat        a newer version wrote it: leave the shard to that version
 
 `Undecodable` (set the record aside with its bytes and go on) belongs to the contracts: `topics.codec`. A test compares
@@ -58,6 +59,10 @@ class Fenced(SchedulerError):
 
 class StateCorrupted(SchedulerError):
     """The local store contradicts its changelogs or belongs to another cluster, namespace or shard count."""
+
+
+class StoreDamaged(StateCorrupted):
+    """What the disk gives back is not what was written. A store is only a copy, so no operator is needed."""
 
 
 class NewerFormat(StateCorrupted):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from confluent_kafka import TopicPartition
 
 from scheduler.core.zones import tz_version
-from scheduler.errors import Retriable
+from scheduler.errors import Retriable, StoreDamaged
 from scheduler.runtime.reading import sorted_by_topic
 from scheduler.runtime.restore import Outlived, Restore, change_of
 from scheduler.runtime.stores import STORE_LIFE_MS, note_whole
@@ -253,7 +253,7 @@ class Standbys:
             follower = Follower(number, store, rebuild, now)
             note_whole(store, now)
         except BaseException as fault:
-            store.destroy() if isinstance(fault, Outlived) else store.close()
+            store.destroy() if isinstance(fault, (Outlived, StoreDamaged)) else store.close()
             raise
         self._followed[number] = follower
         self._trouble.pop(number, None)
@@ -304,7 +304,7 @@ class Standbys:
             event("standby_outlived", logging.WARNING, shard=number, text=str(fault))
             self._try_at[number] = self._monotonic()
             return
-        self._let_go(number)
+        self._let_go(number, destroy=isinstance(fault, StoreDamaged))
         if self._stop.is_set() or self._marks[number].is_held():
             return
         self._trouble[number] = str(fault)

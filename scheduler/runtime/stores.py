@@ -18,10 +18,11 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from scheduler import wire
+from scheduler.errors import StoreDamaged
 from scheduler.runtime.telemetry import event
 from scheduler.shard import keys
 from scheduler.shard.rebuild import Identity, sign
-from scheduler.state.rocks import RocksStore, StoreHeld
+from scheduler.state.rocks import RocksStore, StoreHeld, erase
 from scheduler.state.store import Batch
 from topics.catalog import DAY_MS
 
@@ -134,18 +135,24 @@ def whole_at(store: Store) -> int | None:
 
 
 def _open(path: Path, identity: Identity, now: int, *, wipe: bool = False, write_buffer: int = 0) -> RocksStore:
-    store = RocksStore(path, write_buffer)
+    old = False
     try:
-        sign(store, identity)
-        known = whole_at(store)
-        old = known is not None and now - known > STORE_LIFE_MS
-    except BaseException:
-        store.close()
-        raise
-    if not old and not wipe:
-        return store
-    event("store_too_old" if old else "store_wiped", logging.WARNING, shard=identity.shard)
-    store.destroy()
+        store = RocksStore(path, write_buffer)
+        try:
+            sign(store, identity)
+            known = whole_at(store)
+            old = known is not None and now - known > STORE_LIFE_MS
+        except BaseException:
+            store.close()
+            raise
+    except StoreDamaged as fault:
+        event("store_damaged", logging.ERROR, shard=identity.shard, text=str(fault))
+        erase(path)
+    else:
+        if not old and not wipe:
+            return store
+        event("store_too_old" if old else "store_wiped", logging.WARNING, shard=identity.shard)
+        store.destroy()
     store = RocksStore(path, write_buffer)
     sign(store, identity)
     return store

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.core.policy import Rules
 from scheduler.core.tenants import NO_TENANTS
-from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted
+from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted, StoreDamaged
 from scheduler.runtime.gauges import Gauges
 from scheduler.runtime.pace import Pace
 from scheduler.runtime.ran import Scanner
@@ -202,6 +202,7 @@ class ShardTask:
             except Retriable as fault:
                 self._failed("retriable", fault)
             except StateCorrupted as fault:
+                self._wipe = self._wipe or isinstance(fault, StoreDamaged)
                 self._failed("state", fault)
             except Exception as fault:  # noqa: BLE001 - a shard is never left without an owner: report, and own it anew
                 self._failed("unexpected", fault)

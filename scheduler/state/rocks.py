@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
-from scheduler.errors import StateCorrupted
+from scheduler.errors import StateCorrupted, StoreDamaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +23,11 @@ _BITS_A_KEY = 10  # most ids that are asked for by creates are not there: 0.5 us
 
 class StoreHeld(StateCorrupted):
     """Another process has this store open: use another directory, a store is only a copy."""
+
+
+def erase(directory: Path) -> None:
+    """Delete a store that cannot be opened. Raises OSError when the disk refuses."""
+    shutil.rmtree(directory)
 
 
 class RocksStore:
@@ -52,13 +57,19 @@ class RocksStore:
             raise self._refused("opened", fault) from fault
 
     def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = self._db.get(key)
+        try:
+            value: bytes | None = self._db.get(key)
+        except Exception as fault:  # as above
+            raise self._refused("read", fault) from fault
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         if not keys:
             return []
-        values: Any = self._db.get(list(keys))
+        try:
+            values: Any = self._db.get(list(keys))
+        except Exception as fault:  # as above
+            raise self._refused("read", fault) from fault
         return list(values)
 
     def write(self, batch: Batch) -> None:
@@ -76,10 +87,34 @@ class RocksStore:
             raise self._refused("written", fault) from fault
 
     def keys(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        yield from self._db.keys(from_key=start, read_opt=self._bounded(end))
+        while True:
+            key: Any = None
+            for key in self._db.keys(from_key=start, read_opt=self._bounded(end)):
+                yield key
+            start = start if key is None else key + b"\x00"
+            if self._is_end(start, end):
+                return
 
     def items(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        yield from self._db.items(from_key=start, read_opt=self._bounded(end))
+        while True:
+            item: Any = None
+            for item in self._db.items(from_key=start, read_opt=self._bounded(end)):
+                yield item
+            start = start if item is None else item[0] + b"\x00"
+            if self._is_end(start, end):
+                return
+
+    def _is_end(self, start: bytes, end: bytes) -> bool:
+        """Whether nothing is left in [start, end): the library ends a walk at what it can't read, and says nothing."""
+        walk: Any = self._db.iter(self._bounded(end))
+        walk.seek(start)
+        if walk.valid():
+            return False
+        try:
+            walk.status()
+        except Exception as fault:  # as above
+            raise self._refused("read", fault) from fault
+        return True
 
     def forget(self, start: bytes, end: bytes) -> None:
         if start < end:
@@ -101,6 +136,8 @@ class RocksStore:
         return options
 
     def _refused(self, done: str, fault: Exception) -> StateCorrupted:
+        if str(fault).startswith("Corruption"):
+            return StoreDamaged(f"the store {self._directory} is damaged and will be rebuilt from the topics: {fault}")
         if "lock " in str(fault).lower():
             return StoreHeld(f"the store {self._directory} is held by another process: {fault}")
         return StateCorrupted(

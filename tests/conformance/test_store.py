@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.errors import StateCorrupted
+from scheduler.errors import StateCorrupted, StoreDamaged
 from scheduler.shard.rebuild import Identity, sign
 from scheduler.state.rocks import RocksStore
 from scheduler.state.store import Batch, MemoryStore, Store
@@ -159,3 +159,35 @@ def test_a_store_of_another_owner_is_refused(store: Store, other: dict[str, str 
     sign(store, mine)
     with pytest.raises(StateCorrupted, match="belongs to"):
         sign(store, mine._replace(**other))  # type: ignore[arg-type] # fields of the tuple
+
+
+def test_what_cannot_be_read_ends_no_walk(tmp_path: Path) -> None:
+    """The library ends a walk there, in silence: what lies beyond would be taken for not owed, and never fire."""
+    written = {b"%06d" % n: b"%06d" % (n * 7919 % 1_000_003) * 9 for n in range(20_000)}
+    first = RocksStore(tmp_path / "s")
+    write(first, dict(written))
+    first.close()
+    RocksStore(tmp_path / "s").close()  # puts into a file what was in the log
+    (file,) = (tmp_path / "s").glob("*.sst")
+    damage(file, file.stat().st_size // 2)
+    store = RocksStore(tmp_path / "s")
+    try:
+        with pytest.raises(StoreDamaged, match="rebuilt"):
+            list(store.keys(b"", b"z"))
+        with pytest.raises(StoreDamaged, match="rebuilt"):
+            list(store.items(b"", b"z"))
+        with pytest.raises(StoreDamaged, match="rebuilt"):
+            [store.get(key) for key in written]
+        with pytest.raises(StoreDamaged, match="rebuilt"):
+            store.get_many(list(written))
+    finally:
+        store.close()
+
+
+def damage(file: Path, at: int) -> None:
+    """A disk that gives back other bytes than it was given."""
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        found = opened.read(64)
+        opened.seek(at)
+        opened.write(bytes(byte ^ 0xFF for byte in found))

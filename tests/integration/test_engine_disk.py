@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 MIB = 1024 * 1024
+DAMAGE = ("shard_failed", "store_damaged")
 
 
 def troubles(node: Node) -> dict[int, str]:
@@ -53,6 +54,35 @@ def test_a_store_that_cannot_be_opened(cluster: Cluster) -> None:
         assert node.stop() == [0]
         verdict = judge(dispatches.read_to_end(), expected)
     assert verdict.clean, f"{verdict}\n{node.words(60)}"
+
+
+@pytest.mark.parametrize("what", ["a block that cannot be read", "files cut to nothing"])
+def test_a_store_that_is_damaged(cluster: Cluster, what: str) -> None:
+    """It is only a copy: the shards throw it away by themselves and restore it, and nothing is lost."""
+    node = cluster.node().start()
+    await_ready(node)
+    expected = create(cluster, beats(8, now_ms() + 4_000, 12))
+    for _ in range(2):  # opened again, a store puts into files what was in its log
+        node.stop()
+        node.start()
+        await_ready(node)
+    node.sigkill()
+    stores = node.data / "stores" / f"{cluster.namespace}-n1"
+    tables = list(stores.glob("*/*.sst"))
+    assert tables
+    for path in tables if what.startswith("a block") else [path for path in stores.rglob("*") if path.is_file()]:
+        content = path.read_bytes()
+        path.write_bytes(
+            bytes(byte ^ 0xFF for byte in content[:64]) + content[64:] if what.startswith("a block") else b""
+        )
+    node.start()
+    await_ready(node)
+    with Dispatches(cluster) as dispatches:
+        dispatches.await_all(expected, words=node.words)
+        assert node.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{node.words(60)}"
+    assert any("damaged" in event["text"] for event in node.events() if event["event"] in DAMAGE), node.words()
 
 
 def phase(node: Node, shard: int) -> str | None:
