@@ -28,19 +28,23 @@ class SchedulerError(Exception):
 
 
 class ConfigInvalid(SchedulerError):
-    """The settings can't be used. `problems` holds every mistake, one line each, in the order they were found."""
+    """The settings can't be used. `problems` holds every mistake, one line each, in the order they were found; `hint`
+    is what to do about them, or empty.
+    """
 
     exit_code: ClassVar[int] = 2
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    def __init__(self, problems: Sequence[str], hint: str = "") -> None:
         self.problems = tuple(problems)
+        self.hint = hint
         count = len(self.problems)
         title = "the settings have a mistake" if count == 1 else f"the settings have {count} mistakes"
-        super().__init__("\n".join([f"{title}:", *(f"  {problem}" for problem in self.problems)]))
+        lines = [f"{title}:", *(f"  {problem}" for problem in self.problems)]
+        super().__init__("\n".join([*lines, hint] if hint else lines))
 
-    def __reduce__(self) -> tuple[type[ConfigInvalid], tuple[tuple[str, ...]]]:
+    def __reduce__(self) -> tuple[type[ConfigInvalid], tuple[tuple[str, ...], str]]:
         """Crosses a process boundary whole: the default would pickle the text and lose `problems`."""
-        return (ConfigInvalid, (self.problems,))
+        return (ConfigInvalid, (self.problems, self.hint))
 
 
 class Retriable(SchedulerError):

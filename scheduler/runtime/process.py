@@ -75,9 +75,8 @@ def check_topics(settings: Settings, catalogue: Catalogue) -> str:
         verify(wanted, observe(admin, wanted))
         cluster: str | None = admin.list_topics(timeout=START_S).cluster_id
     except TopicsWrong as fault:
-        raise ConfigInvalid(
-            [*fault.problems, "`scheduler topics plan` shows what `scheduler topics apply` would do"]
-        ) from fault
+        hint = "`scheduler topics plan` shows what `scheduler topics apply` would do"
+        raise ConfigInvalid(fault.problems, hint) from fault
     except KafkaException as fault:
         raise BrokerUnavailable(
             f"no broker answers at {settings.kafka.bootstrap_servers} ({fault.args[0].str()}): check that it runs and "

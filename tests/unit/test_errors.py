@@ -39,3 +39,9 @@ def test_config_invalid_keeps_every_problem_across_processes() -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert copy.problems == ("a: wrong", "b: wrong")
     assert str(copy) == "the settings have 2 mistakes:\n  a: wrong\n  b: wrong"
+
+
+def test_the_next_step_is_no_mistake() -> None:
+    """It stands below the mistakes, is not counted as one, and crosses processes with them."""
+    error = pickle.loads(pickle.dumps(errors.ConfigInvalid(["a topic: is missing"], "do this")))
+    assert str(error) == "the settings have a mistake:\n  a topic: is missing\ndo this"
