@@ -206,7 +206,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "shard": "its number, and the partition of every topic it owns",
         "step": "number of the step that wrote this; the header `step` of each changelog record names its own",
         "positions": "input topic without namespace -> the next offset to read",
-        "cursor": "everything up to this key of the due index has been fired",
+        "cursor": "everything up to this key of the due index is decided, but for `backlogs` and for queues that lag",
         "seen_until": "the last instant at which the shard was alive and looked",
         "backlogs": "ranges behind the cursor that are still to be decided after an outage",
         "token": "the last fencing token handed out",

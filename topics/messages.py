@@ -213,7 +213,7 @@ class Live(Message):
 
 
 class Cursor(Message):
-    """A due-index key: everything up to it has been fired. Without a schedule: all of the instant."""
+    """A key of the due index. Without a schedule: the last one of its instant."""
 
     available_at: Instant
     priority: Priority | None = None
