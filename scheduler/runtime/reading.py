@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from scheduler.errors import Retriable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from confluent_kafka import Consumer, Message
 
@@ -59,9 +59,9 @@ class PartitionReader:
         try:
             found = self._consumer.get_watermark_offsets(self._partition(topic), timeout=BOUNDS_S)
         except KafkaException as fault:
-            raise self._failed(topic, fault) from fault
+            raise self._failed([topic], _text(fault)) from fault
         if found is None:
-            raise Retriable(f"{self._doing} {self._namespace}{topic}: no answer from the brokers")
+            raise self._failed([topic], "no answer from the brokers")
         return found
 
     def read(self, spans: Spans, make: Callable[[Message], T], batch: int = BATCH) -> Iterator[tuple[str, list[T]]]:
@@ -78,13 +78,13 @@ class PartitionReader:
         silent = 0.0
         while unread:
             if self._stopped():
-                raise Retriable(f"{self._doing} {self._namespace}{', '.join(unread)}: stopped")
+                raise self._failed(unread, "stopped")
             try:
                 first = self._consumer.poll(POLL_S)
                 messages = [] if first is None else [first, *self._consumer.consume(batch, 0)]
                 found, ends = sorted_by_topic(messages, len(self._namespace), make)
             except KafkaException as fault:
-                raise self._failed(", ".join(unread), fault) from fault
+                raise self._failed(unread, _text(fault)) from fault
             for topic, made in found.items():
                 ends[topic] = max(ends.get(topic, 0), made[-1].offset + 1)
                 yield topic, made
@@ -92,16 +92,18 @@ class PartitionReader:
             unread = {topic: high for topic, high in unread.items() if ends.get(topic, 0) < high}
             silent = 0.0 if messages else silent + POLL_S
             if silent > SILENCE_S:
-                raise Retriable(
-                    f"{self._doing} {self._namespace}{', '.join(unread)}: no answer from the brokers for "
-                    f"{SILENCE_S:.0f} s"
-                )
+                raise self._failed(unread, f"no answer from the brokers for {SILENCE_S:.0f} s")
 
     def _partition(self, topic: str, offset: int = 0) -> TopicPartition:
         return TopicPartition(self._namespace + topic, self._number, offset)
 
-    def _failed(self, topic: str, fault: KafkaException) -> Retriable:
-        return Retriable(f"{self._doing} {self._namespace}{topic}: {fault.args[0].str()}")
+    def _failed(self, topics: Iterable[str], why: str) -> Retriable:
+        return Retriable(f"{self._doing} {', '.join(self._namespace + topic for topic in topics)}: {why}")
+
+
+def _text(fault: KafkaException) -> str:
+    text: str = fault.args[0].str()
+    return text
 
 
 def sorted_by_topic(

@@ -92,6 +92,13 @@ class Refusing(Calls):
         return []
 
 
+def test_every_topic_that_was_not_read_is_named_as_it_is_called() -> None:
+    """With its namespace: an operator looks for it among the topics of the cluster."""
+    reader = PartitionReader(Calls(), "blue.", 0, "restore of", lambda: True)  # type: ignore[arg-type]
+    with pytest.raises(Retriable, match=r"^restore of blue\.scheduler\.live, blue\.scheduler\.shards: stopped$"):
+        list(reader.read({"scheduler.live": (3, 9), "scheduler.shards": (0, 1)}, change_of))
+
+
 def test_what_a_move_cannot_read_is_to_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says of which topic, and its kind that running the command once more is right."""
     monkeypatch.setattr(courier, "changelog_consumer", lambda _: Refusing())
