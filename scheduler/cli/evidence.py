@@ -96,10 +96,10 @@ class Collector:
         lags: dict[bytes, Lag] = {}
         for key, value, place in self._compacted(self._catalogue.shard_records):
             queue = wire.lag_queue(self._shard, key)
-            if queue is not None:
-                lags.pop(queue, None)
-            if value is not None and queue is not None:
+            if queue is not None and value is not None:
                 lags[queue] = wire.lag_from_bytes(value)
+            elif queue is not None:
+                lags.pop(queue, None)
             elif value is not None and key == b"%d" % self._shard:
                 found = wire.record_from_bytes(value), place
         return None if found is None else (found[0].moved(lags=lags), found[1])
