@@ -20,6 +20,7 @@ the whole due index can therefore be derived again, and it is not logged itself.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -126,17 +127,13 @@ def stretches(queue: bytes, record: ShardRecord) -> list[tuple[bytes, bytes | No
     if lag is not None and lag.after is not None:
         found.append((lag.after, cursor))
     found.append((cursor, None))
-    found.sort(key=_after)
+    found.sort(key=itemgetter(0))
     return found
 
 
 def is_passed_over(key: bytes, record: ShardRecord) -> bool:
     """Whether the cursor has passed this key without deciding it."""
     return any(after < key <= until for after, until in stretches(queue_of(key), record) if until is not None)
-
-
-def _after(stretch: tuple[bytes, bytes | None]) -> bytes:
-    return stretch[0]
 
 
 def look_at(key: bytes, record: ShardRecord, now: int, rules: Rules) -> Look:

@@ -89,7 +89,7 @@ class Commands:
             self._reject(step, record, "undecodable", str(fault))
             return None
         origin = origin_of(record.forwarded_from, record.forwarded_after)
-        default_id = f"{record.partition}-{record.offset}" if origin is None else origin.name
+        default_id = (origin or Origin(record.partition, record.offset)).name
         command = parse_command(fields, default_id=default_id)
         if command.problems and any(problem.field == "schedule_id" for problem in command.problems):
             reasons = "; ".join(f"{problem.field}: {problem.message}" for problem in command.problems)

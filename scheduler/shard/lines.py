@@ -57,7 +57,7 @@ class Line:
 
     def behind(self, key: bytes) -> bytes:
         """Behind everything that the line has at the instant of this key."""
-        return key[:8] + self.name + b"0"  # '0' follows '/'
+        return _behind(key, self.name)
 
     def is_cut_before(self, bound: bytes) -> bool:
         """Whether something up to the bound may be missing in memory."""
@@ -82,6 +82,11 @@ class Line:
             self.start = 0
 
 
+def _behind(key: bytes, queue: bytes) -> bytes:
+    """Behind every key of a queue at the instant of this key."""
+    return key[:8] + queue + b"0"  # '0' follows '/'
+
+
 def scan(store: Store, after: bytes, until: bytes, most: int, cut: Container[bytes]) -> tuple[list[bytes], bytes]:
     """The first due keys in (after, until] but those of cut lines, and the key up to which that is all."""
     found: list[bytes] = []
@@ -104,7 +109,7 @@ def scan(store: Store, after: bytes, until: bytes, most: int, cut: Container[byt
             if len(found) == most or looks >= LOOKS:
                 return found, key
             if passed == SEEK_AFTER:
-                start = keys.DUE + key[:8] + queue + b"0"  # '0' follows '/'
+                start = keys.DUE + _behind(key, queue)
                 break
         else:
             return found, until

@@ -203,7 +203,7 @@ class Step:
         shard, lags = self.record.shard, {}
         for queue, lag in self.record.lags.items():
             known = self.lags.get(queue)
-            if known is not None and known[1:] == lag[1:]:
+            if known is not None and known == lag._replace(step=known.step):
                 lags[queue] = known
                 continue
             lags[queue] = lag._replace(step=self.record.step)
