@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler.cli.why import as_lines, as_object
+from scheduler.core.due import Lag, instant_end, queue_name
+from scheduler.core.model import Priority
 from scheduler.core.time import parse_instant
 from scheduler.core.zones import find_zone
 from scheduler.simulator.why import ANSWERS, judge
@@ -135,6 +137,23 @@ def test_a_scheduler_that_is_gone_makes_late() -> None:
     verdict = why("11:00", *steps, until="12:00")
     assert verdict.answer == "late"
     assert "it is due and not dispatched: the shard has fired up to 2026-01-01T10:00:00Z" in verdict.text
+
+
+def test_what_waits_for_its_turn_is_late() -> None:
+    """The shard has passed it, but its queue lags; without that lag a missing record is a fault."""
+    steps = [create("09:30", "0 * * * *"), down("10:30", "19:00")]
+    scenario = {"from": full("09:00"), "until": full("12:00"), "steps": steps}
+    found = evidence(scenario, "acme/a", parse_instant(full("11:00")), parse_instant(full("11:01")))
+    assert found.shard is not None
+    record, place = found.shard
+    passed = record.moved(cursor=instant_end(found.now))
+    lag = Lag(after=instant_end(parse_instant(full("10:00"))))
+    lagging = passed.moved(lags={queue_name(Priority.NORMAL, "acme/a"): lag})
+    verdict = judge(replace(found, shard=(lagging, place)))
+    assert verdict.answer == "late"
+    assert "waits for its turn" in verdict.text
+    assert "this queue is served up to 2026-01-01T10:00:00Z" in verdict.text
+    assert judge(replace(found, shard=(passed, place))).answer == "absent"
 
 
 def test_what_nobody_knows_is_unknown() -> None:
