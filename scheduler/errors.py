@@ -6,7 +6,7 @@
     │   └── BrokerUnavailable  no broker answers: say so, keep trying, report not ready
     ├── Fenced                 another owner has taken over: stop writing at once, close the shard
     └── StateCorrupted         the store can't be trusted: stop the shard and ask an operator
-        ├── StoreDamaged       its files are: delete it and restore it from the changelogs
+        ├── StoreDamaged       its files can't be read: delete them and restore it from the changelogs
         └── NewerFormat        a newer version wrote it: leave the shard to that version
 
 `Undecodable` (set the record aside with its bytes and go on) belongs to the contracts: `topics.codec`. A test compares

@@ -322,7 +322,7 @@ class Horizon:
         return min(found, default=None)
 
     def fired(self, items: Sequence[Item], taken: Mapping[bytes, int]) -> None:
-        """These items are committed: what `held` is told, and what follows from it, `take_stale` finds out."""
+        """These items are committed and leave `held`; `take_stale` finds the entries of which nothing is left."""
         if items:
             self._spent.extend(map(_entry_of, items))
             self.held.fired(items, taken)

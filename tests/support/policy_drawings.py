@@ -199,9 +199,10 @@ As long as all that is due fits into a transaction (`max_transaction_records`), 
 each shard decides for itself whose turn it is:
 
 - **Priorities go in order**: nothing `normal` while anything `high` is due.
-- **Tenants take turns inside a priority**: {QUANTUM} occurrences each in a round, in the order in which they fell due;
-  with a `weight`, that many times as much (`scheduler tenant apply`; 1 unless it says otherwise). Who has little to do
-  is through in the first rounds, however much others have. What counts is occurrences, not their size.
+- **Tenants take turns inside a priority**: {QUANTUM} occurrences each in a round, in the order in which they fell due.
+  Where weights differ (`scheduler tenant apply`; 1 unless it says otherwise), the least of them stands for those
+  {QUANTUM} and others for more in proportion. Who has little to do is through in the first rounds, however much others
+  have. What counts is occurrences, not their size.
 - **Nothing waits for ever**: of each full transaction one part in {AGED_PART} goes to queues of lower priorities whose
   oldest has waited for {AGING_MS // 1000} s.
 
