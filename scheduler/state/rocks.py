@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
@@ -10,7 +11,7 @@ from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict, Read
 from scheduler.errors import StateCorrupted, StoreDamaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from scheduler.state.store import Batch
@@ -87,20 +88,20 @@ class RocksStore:
             raise self._refused("written", fault) from fault
 
     def keys(self, start: bytes, end: bytes) -> Iterator[bytes]:
-        while True:
-            key: Any = None
-            for key in self._db.keys(from_key=start, read_opt=self._bounded(end)):
-                yield key
-            start = start if key is None else key + b"\x00"
-            if self._is_end(start, end):
-                return
+        return self._walk(self._db.keys, start, end, lambda key: key)
 
     def items(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._walk(self._db.items, start, end, itemgetter(0))
+
+    def _walk(
+        self, read: Callable[..., Any], start: bytes, end: bytes, key_of: Callable[[Any], bytes]
+    ) -> Iterator[Any]:
+        """All that `read` gives in [start, end); where it stops although more is left, it begins again."""
         while True:
-            item: Any = None
-            for item in self._db.items(from_key=start, read_opt=self._bounded(end)):
-                yield item
-            start = start if item is None else item[0] + b"\x00"
+            found = None
+            for found in read(from_key=start, read_opt=self._bounded(end)):
+                yield found
+            start = start if found is None else key_of(found) + b"\x00"
             if self._is_end(start, end):
                 return
 
