@@ -12,6 +12,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -231,6 +232,29 @@ def test_a_move_is_no_more_than_an_outage(
         rested += outcome(run(log, former, number, back, until))
     assert moved == rested - known
     assert all(count == 1 for (kind, *_), count in moved.items() if kind == "ran")
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_what_waits_for_its_turn_goes_on_in_the_new_cluster(turns: int) -> None:
+    """Fenced in the middle of a burst: what lagging queues had left is dispatched there, the rest is not again."""
+    former, new = Catalogue(shards=2), Catalogue(shards=3)
+    due = START + 5 * MINUTE
+    drivers = [Driver(settings=ShardSettings(max_records=3), catalogue=former, number=number) for number in (0, 1)]
+    names = [f"{tenant}/{n}" for tenant in ("acme", "acme-b", "zeta") for n in range(10)]
+    for n, name in enumerate(names):
+        spec = {"trigger": {"at": format_instant(due)}, "priority": "high" if n % 2 else "background"}
+        drivers[partition_for(name.encode(), 2)].do("create", name, spec=spec)
+    for driver in drivers:
+        driver.run_until(due - 1)
+        driver.now = due
+        for _ in range(turns):
+            driver.turn()
+    olds = [fenced(driver, due) for driver in drivers]
+    assert all(old.record.lags for old in olds)
+    topics, _ = fill(olds, cutover(olds, ""), former, new)
+    moved = [run(log, new, number, due + 1_000, due + MINUTE) for number, log in enumerate(topics)]
+    ran = Counter(one["schedule_id"] for driver in [*drivers, *moved] for one in driver.dispatched())
+    assert ran == dict.fromkeys(names, 1)
 
 
 def run(log: Topics, catalogue: Catalogue, number: int, since: int, until: int) -> Driver:
