@@ -6,6 +6,8 @@ than real ones would prove nothing.
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from topics.catalog import Catalogue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.support.broker import BrokerUnderTest
     from tests.support.node import Cluster
 
 TIMEOUT_MS = 6_000
@@ -31,17 +34,29 @@ PATIENCE_S = 30.0
 
 
 class Port:
-    """One kind of outside. `run` lets a test's body go on where it can wait."""
+    """One kind of outside. `run` lets a test's body go on where it can wait. `broker`: the real one, if it is real."""
 
-    def __init__(self, outside: Any, catalogue: Catalogue) -> None:
+    def __init__(self, outside: Any, catalogue: Catalogue, broker: BrokerUnderTest | None = None) -> None:
         self.outside = outside
         self.catalogue = catalogue
+        self._broker = broker
 
     def run(self, body: Callable[[], None]) -> None:
         body()
 
     def pass_time(self, seconds: float) -> None:
         time.sleep(seconds)  # the brokers' own time-outs cannot be waited for in another way
+
+    def commit_too_slow(self, producer: Any) -> None:
+        """A commit that its time does not suffice for, though the client's own threads had enough of it."""
+        pids = [] if self._broker is None else self._broker.pids
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            producer.commit_transaction(1.0 if pids else 1e-6)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def producer(self) -> Any:
         made = self.outside.transactional_producer(0)
@@ -116,7 +131,7 @@ def port(request: pytest.FixtureRequest) -> Port:
         session_timeout_ms=2_500,
         heartbeat_interval_ms=400,
     )
-    return Port(Outside(settings), cluster.catalogue)
+    return Port(Outside(settings), cluster.catalogue, request.getfixturevalue("broker"))
 
 
 def refused(call: Callable[[], object]) -> KafkaException:
@@ -233,7 +248,7 @@ def test_a_call_that_takes_too_long_may_be_resumed(port: Port) -> None:
 
     def body() -> None:
         producer = writing(port)
-        fault = refused(lambda: producer.commit_transaction(1e-6))
+        fault = refused(lambda: port.commit_too_slow(producer))
         assert fault.args[0].code() == KafkaError._TIMED_OUT
         assert fault.args[0].retriable()
         producer.commit_transaction(10)

@@ -21,6 +21,9 @@ class BrokerUnderTest(Protocol):
     @property
     def bootstrap_servers(self) -> str: ...
 
+    @property
+    def pids(self) -> list[int]: ...
+
     def kill(self, node: int = 0) -> None: ...
 
     def restart(self, node: int = 0) -> None: ...
@@ -33,6 +36,10 @@ class GivenBroker:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
+
+    @property
+    def pids(self) -> list[int]:
+        pytest.skip(f"the broker at {self.bootstrap_servers} ({ADDRESS}) is not ours to freeze")
 
     def kill(self, node: int = 0) -> None:
         pytest.skip(f"the broker at {self.bootstrap_servers} ({ADDRESS}) is not ours to kill")
