@@ -86,6 +86,8 @@ class Restore:
         for topic in ORDER:
             if found[topic]:
                 self._apply(rebuild, topic, found[topic])
+            if topic == catalog.SHARDS:
+                rebuild.whole()
 
     def _read(self, rebuild: Rebuild, topic: str) -> None:
         start, high = self._span(rebuild, topic)  # anew: by now there may be more
