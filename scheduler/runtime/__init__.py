@@ -6,7 +6,7 @@
     assignment.py   partitions come and go: shard tasks opened and closed, never blocking the poll loop
     task.py         one shard: a thread, a store, a transactional producer, the loop
     pace.py         when the shards do what nobody waits for
-    transaction.py  the only file that commits
+    transaction.py  the only file that commits          retired.py     clients that failed, until they are at rest
     restore.py      changelogs to the store             reading.py     partitions read to their ends
     standby.py      warm copies of the shards that other nodes own
     clock.py        the due clock: broker time, carried by a monotonic clock; fed and watched by probe.py

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from scheduler.errors import Retriable
+from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import reaction_to
+from scheduler.runtime.retired import RETIRED
 from scheduler.shard.rebuild import mark_applied
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 INIT_S = 10.0
 COMMIT_S = 10.0
 FORWARD_S = 10.0
-FIRST_INIT_S = 0.1  # twice as long after each refusal
+ASK_S = 0.1  # for the coordinator's answer to an initialisation, before it is asked for again
+REFUSALS = 6  # by a coordinator that aborts what was open; more, and it is no matter of some ms
 SLICE_S = 0.5  # a call is resumed so often, and given up at once when the shard is to close
 
 
@@ -61,18 +63,19 @@ class Transaction:
         While the coordinator aborts, which takes some ms, it refuses; a client that was refused asks again only after
         half a second, a new one asks at once.
         """
-        seconds = FIRST_INIT_S
+        refusals = 0
         end = Deadline(INIT_S, self._monotonic)
-        while seconds < SLICE_S and end.left() and not self._stopped():
+        while refusals < REFUSALS and end.left() and not self._stopped():
             try:
-                self._producer.init_transactions(seconds)
+                self._producer.init_transactions(ASK_S)
             except KafkaException as fault:
                 error = fault.args[0]
                 if not error.retriable():
-                    raise reaction_to(fault, "init_transactions") from fault
+                    raise self._failed(fault, "init_transactions") from fault
                 if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                    RETIRED.keep(self._producer)
                     self._producer = self._produce_by()
-                    seconds *= 2
+                    refusals += 1
             else:
                 return
         self._patiently(self._producer.init_transactions, end.left(), "init_transactions")
@@ -93,8 +96,9 @@ class Transaction:
             self._produce(step, applied)
             self._patiently(self._producer.commit_transaction, COMMIT_S, "commit")
         except KafkaException as fault:
-            raise reaction_to(fault, "produce") from fault
+            raise self._failed(fault, "produce") from fault
         except BufferError as fault:
+            RETIRED.keep(self._producer)
             raise Retriable(f"produce: the client's queue is full ({fault})") from fault
         for topic, offset in applied.items():
             mark_applied(step.batch, self._changelogs[topic], offset + 1)
@@ -108,9 +112,13 @@ class Transaction:
                 call(SLICE_S)
             except KafkaException as fault:
                 if not fault.args[0].retriable() or not deadline.left() or self._stopped():
-                    raise reaction_to(fault, doing) from fault
+                    raise self._failed(fault, doing) from fault
             else:
                 return
+
+    def _failed(self, fault: KafkaException, doing: str) -> Fenced | Retriable:
+        RETIRED.keep(self._producer)
+        return reaction_to(fault, doing)
 
     def _produce(self, step: Step, applied: dict[str, int]) -> None:
         produce = self._producer.produce

@@ -8,7 +8,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from scheduler.errors import Fenced, Retriable
-from scheduler.runtime.transaction import INIT_S, Transaction
+from scheduler.runtime import transaction as transaction_module
+from scheduler.runtime.retired import REST_S, Retired
+from scheduler.runtime.transaction import INIT_S, REFUSALS, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +45,9 @@ class Coordinator:
 
 def test_refused_while_the_coordinator_aborts_a_new_client_asks_at_once() -> None:
     """A refused client would ask again only after half a second."""
-    coordinator = Coordinator(BUSY, BUSY, None)
+    coordinator = Coordinator(BUSY, BUSY, BUSY, BUSY, None)
     coordinator.transaction().init()
-    assert coordinator.producers == 3
+    assert coordinator.producers == 5
     assert coordinator.now < 0.5
 
 
@@ -62,11 +64,29 @@ def test_patience_with_a_coordinator_ends() -> None:
     with pytest.raises(Retriable, match="init_transactions"):
         coordinator.transaction().init()
     assert INIT_S <= coordinator.now < INIT_S + 1
-    assert coordinator.producers <= 4
+    assert coordinator.producers <= REFUSALS + 1
     closing = Coordinator(BUSY)
     with pytest.raises(Retriable):
         closing.transaction(lambda: True).init()
     assert closing.now <= 1
+
+
+def test_a_client_that_failed_is_kept_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Destroyed while its threads deal with the failure, it takes the process with it."""
+    now = 0.0
+    retired = Retired(lambda: now)
+    monkeypatch.setattr(transaction_module, "RETIRED", retired)
+    with pytest.raises(Fenced):
+        Coordinator(FENCED).transaction().init()
+    refused = Coordinator(BUSY, BUSY, None)
+    refused.transaction().init()
+    assert len(retired) == 3, "the fenced one, and two that were refused"
+    now = REST_S - 0.1
+    retired.keep("another")
+    assert len(retired) == 4
+    now = REST_S
+    retired.keep("another")
+    assert len(retired) == 2
 
 
 def test_another_owner_ends_it_at_once() -> None:
