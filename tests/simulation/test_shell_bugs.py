@@ -135,7 +135,7 @@ OUTAGES = {"black_out": 4, "kill": 6, "stop": 2}
 BUGS: list[tuple[Callable[[Patch], None], dict[str, float], str]] = [
     (store_before_commit, FAULTS, r"commits step \d+ after step"),
     (ids_not_stable, FAULTS, r"commits step \d+ after step|twice"),
-    (floor_not_written, OUTAGES, "twice"),
+    (floor_not_written, OUTAGES, r"twice|accounted for \d+ times"),
     (positions_from_the_group, FAULTS, r"is answered \d+ times"),
     (no_restore, FAULTS, r"is answered|commits step"),
     (cursor_ahead, FAULTS, "is lost"),
