@@ -16,7 +16,7 @@ from scheduler.core.due import instant_of, queue_of
 from scheduler.shard import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container
 
     from scheduler.shard.held import Entry, Item
     from scheduler.state.store import Store
@@ -89,43 +89,42 @@ def _behind(key: bytes, queue: bytes) -> bytes:
 
 def scan(store: Store, after: bytes, until: bytes, most: int, cut: Container[bytes]) -> tuple[list[bytes], bytes]:
     """The first due keys in (after, until] but those of cut lines, and the key up to which that is all."""
-    found: list[bytes] = []
-    start, end = keys.DUE + after + b"\x00", keys.DUE + until + b"\x00"
     if not cut:
-        found = [key[1:] for key in islice(store.keys(start, end), most)]
+        found = [key[1:] for key in islice(store.keys(*_between(after, until)), most)]
         return found, found[-1] if len(found) == most else until
-    looks = 0
-    while True:
-        passed = 0
-        for stored in store.keys(start, end):
-            key = stored[1:]
-            looks += 1
-            queue = queue_of(key)
-            if queue in cut:
-                passed += 1
-            else:
-                found.append(key)
-                passed = 0
-            if len(found) == most or looks >= LOOKS:
-                return found, key
-            if passed == SEEK_AFTER:
-                start = keys.DUE + _behind(key, queue)
-                break
-        else:
-            return found, until
+    return _select(
+        store, after, until, most, lambda key: queue_of(key) not in cut, lambda key: _behind(key, queue_of(key))
+    )
 
 
 def scan_line(store: Store, line: Line, until: bytes, most: int) -> tuple[list[bytes], bytes]:
     """The first due keys of a cut line up to `until`, and the key up to which that is all."""
+
+    def next_of_line(key: bytes) -> bytes:
+        here = key[:8] + line.head
+        return here if here > key else (instant_of(key) + 1).to_bytes(8) + line.head
+
+    return _select(store, line.after or b"", until, most, lambda key: key.startswith(line.head, 8), next_of_line)
+
+
+def _select(
+    store: Store,
+    after: bytes,
+    until: bytes,
+    most: int,
+    is_wanted: Callable[[bytes], bool],
+    following: Callable[[bytes], bytes],
+) -> tuple[list[bytes], bytes]:
+    """The wanted keys in (after, until], others stepped over; `following`: from an unwanted key, where to seek."""
     found: list[bytes] = []
-    start, end = keys.DUE + (line.after or b"") + b"\x00", keys.DUE + until + b"\x00"
+    start, end = _between(after, until)
     looks = 0
     while True:
         passed = 0
         for stored in store.keys(start, end):
             key = stored[1:]
             looks += 1
-            if key.startswith(line.head, 8):
+            if is_wanted(key):
                 found.append(key)
                 passed = 0
             else:
@@ -133,8 +132,12 @@ def scan_line(store: Store, line: Line, until: bytes, most: int) -> tuple[list[b
             if len(found) == most or looks >= LOOKS:
                 return found, key
             if passed == SEEK_AFTER:
-                here = key[:8] + line.head
-                start = keys.DUE + (here if here > key else (instant_of(key) + 1).to_bytes(8) + line.head)
+                start = keys.DUE + following(key)
                 break
         else:
             return found, until
+
+
+def _between(after: bytes, until: bytes) -> tuple[bytes, bytes]:
+    """(after, until] as a range of the store's keys."""
+    return keys.DUE + after + b"\x00", keys.DUE + until + b"\x00"
