@@ -7,6 +7,7 @@
     ├── Fenced                 another owner has taken over: stop writing at once, close the shard
     └── StateCorrupted         the store can't be trusted: stop the shard and ask an operator
         ├── StoreDamaged       its files can't be read: delete them and restore it from the changelogs
+        ├── StoreUnusable      this node can't keep it: leave the shard to a node that can, if there is one
         └── NewerFormat        a newer version wrote it: leave the shard to that version
 
 `Undecodable` (set the record aside with its bytes and go on) belongs to the contracts: `topics.codec`. A test compares
@@ -67,6 +68,10 @@ class StateCorrupted(SchedulerError):
 
 class StoreDamaged(StateCorrupted):
     """What the disk gives back is not what was written. A store is only a copy, so no operator is needed."""
+
+
+class StoreUnusable(StateCorrupted):
+    """The disk refuses, or what is there is not ours: this node can't have the shard, another one may."""
 
 
 class NewerFormat(StateCorrupted):

@@ -5,6 +5,8 @@
     member.py       what runs in it, put together: one consumer, one clock, its shards
     assignment.py   partitions come and go: shard tasks opened and closed, never blocking the poll loop
     task.py         one shard: a thread, a store, a transactional producer, the loop
+    surroundings.py what the shards of a process share
+    aside.py        a node whose disk refuses leaves its shards to others
     pace.py         when the shards do what nobody waits for
     transaction.py  the only file that commits          retired.py     clients that failed, until they are at rest
     restore.py      changelogs to the store             reading.py     partitions read to their ends

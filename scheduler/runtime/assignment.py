@@ -27,7 +27,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 from scheduler.core.time import MAX_MS
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import header
-from scheduler.runtime.task import Phase, ShardTask, Surroundings
+from scheduler.runtime.task import Phase, ShardTask
 from scheduler.runtime.telemetry import event
 from scheduler.shard.commands import Input
 from topics.messages import FORWARDED_AFTER_HEADER, FORWARDED_HEADER
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from confluent_kafka import Consumer, Message
+
+    from scheduler.runtime.surroundings import Surroundings
 
 BATCH = 5_000
 BUSY = 50  # records of a turn after which the next one gathers
@@ -93,6 +95,11 @@ class Assignment:
     def is_outgrown(self) -> bool:
         """Whether a shard of ours was written by a newer version than this."""
         return any(task.is_outgrown for task in self.tasks.values())
+
+    @property
+    def refused(self) -> dict[int, str]:
+        """The shards of ours whose stores this node can't keep, and why."""
+        return {number: task.trouble or "" for number, task in self.tasks.items() if task.is_refused}
 
     @property
     def ending(self) -> dict[int, ShardTask]:

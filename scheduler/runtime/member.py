@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import format_instant
+from scheduler.runtime.aside import Aside
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.clock import DueClock
 from scheduler.runtime.elders import Turn
 from scheduler.runtime.probe import ClockWatch, Probe
 from scheduler.runtime.standby import Standbys
+from scheduler.runtime.surroundings import Surroundings
 from scheduler.runtime.tables import Tables
-from scheduler.runtime.task import Phase, Surroundings
+from scheduler.runtime.task import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,6 +57,8 @@ class Member:
         self._standbys = Standbys(self._around, index)
         self._turn = Turn(outside, catalogue.clock, self.name, self._awaiting)
         self._awaited: Mapping[str, str] = {}
+        self._aside = Aside(self._around, self._staying_aside)
+        self._aside_for = ""
         self._turned = outside.monotonic()
 
     def run(self) -> bool:
@@ -66,8 +70,7 @@ class Member:
             self._join()
             while not self._stopped():
                 self._assignment.poll()
-                if self._assignment.is_outgrown and self._turn.is_over():
-                    # A newer version has written a shard of ours, and is here to serve it.
+                if self._has_betters():
                     self._assignment.close(STOP_S)
                     self._assignment = Assignment(self._around, self._assignment.ending)
                     self._join()
@@ -82,7 +85,15 @@ class Member:
             self._outside.plain.flush(1.0)
         return drained
 
+    def _has_betters(self) -> bool:
+        """Whether another process can serve a shard of ours that we can't: a newer version, or one with a disk."""
+        if self._assignment.is_outgrown and self._turn.is_over():
+            return True
+        return self._aside.is_due(self._assignment.refused)
+
     def _join(self) -> None:
+        self._probe.say(waits=True)
+        self._aside.wait()
         self._turn.wait(self._probe)
         if not self._stopped():
             self._assignment.join()
@@ -90,6 +101,12 @@ class Member:
     def _awaiting(self, awaited: Mapping[str, str]) -> bool:
         """Told for whom this process waits, and why; True to wait no longer."""
         self._awaited = awaited
+        self._turned = self._outside.monotonic()
+        return self._stopped()
+
+    def _staying_aside(self, why: str) -> bool:
+        """Told why this process leaves all shards to others; True to do so no longer."""
+        self._aside_for = why
         self._turned = self._outside.monotonic()
         return self._stopped()
 
@@ -110,11 +127,12 @@ class Member:
         serving = all(task.phase is Phase.READY and task.trouble is None for task in tasks.values())
         return {
             "live": live,
-            "ready": live and now is not None and not alarms and serving and not self._awaited,
+            "ready": live and now is not None and not alarms and serving and not self._awaited and not self._aside_for,
             "now": None if now is None else format_instant(now),
             "wall_clock_ahead_ms": None if difference is None else round(difference),
             "clock_alarms": alarms,
             "waits_for": dict(self._awaited),
+            "aside": self._aside_for or None,
             "shards": shards,
             "standbys": self._standbys.state(),
         }

@@ -96,3 +96,7 @@ class Outside:
     def open_standby(self, folder: Path, identity: Identity, now: int, *, wipe: bool = False) -> RocksStore:
         """See `stores.open_standby`."""
         return stores.open_standby(folder, identity, now, wipe=wipe)
+
+    def refusal(self, folder: Path) -> str | None:
+        """See `stores.refusal`."""
+        return stores.refusal(folder)

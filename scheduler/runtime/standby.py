@@ -29,7 +29,7 @@ from scheduler.runtime.restore import Outlived, Restore, change_of
 from scheduler.runtime.stores import STORE_LIFE_MS, note_whole
 from scheduler.runtime.telemetry import event
 from scheduler.shard import keys
-from scheduler.shard.rebuild import ORDER, Change, Identity, Rebuild
+from scheduler.shard.rebuild import ORDER, Change, Rebuild
 from scheduler.state.store import MemoryStore
 from topics import catalog
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer, Message
 
-    from scheduler.runtime.task import Surroundings
+    from scheduler.runtime.surroundings import Surroundings
     from scheduler.state.rocks import RocksStore
     from scheduler.state.store import Store
 
@@ -265,9 +265,7 @@ class Standbys:
         event("standby_begun", shard=number, seconds=seconds, applied=restore.applied)
 
     def _open(self, number: int, now: int) -> RocksStore:
-        s = self._around.settings
-        identity = Identity(self._around.cluster, s.namespace, s.shards, number)
-        path = self._around.store_path(number)
+        path, identity = self._around.store_path(number), self._around.identity(number)
         store = self._around.outside.open_standby(path, identity, now)
         ours = Rebuild(store, number).record.tz_version
         if ours in ("", tz_version()):

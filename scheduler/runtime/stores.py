@@ -37,6 +37,7 @@ STORE_LIFE_MS = DAY_MS // 2  # half of the tombstones' retention: an older store
 HELD_S = 1.0  # a planned hand-over closes the store in less
 COPIES = 64  # as many processes as a node may have
 LOOK_S = 0.02
+PROBE_BYTES = 256 * 1024
 STANDBY_BUFFER = 4 * 1024 * 1024  # bytes: what an owner that opens the store after us has to replay at most
 _WHOLE = keys.meta("whole")
 
@@ -90,12 +91,24 @@ def _lock(file: int, how: int) -> bool:
     return True
 
 
+def refusal(folder: Path) -> str | None:
+    """Why stores can't be kept in this folder: nothing can be written there, and what to do. None if it can."""
+    probe = folder / f".probe-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(bytes(PROBE_BYTES))
+        probe.unlink()
+    except OSError as fault:
+        return f"stores can't be kept in {folder}: {fault}. Free disk space or mend its permissions"
+    return None
+
+
 def open_store(
     folder: Path, identity: Identity, now: int, stopped: Callable[[], bool], *, wipe: bool = False
 ) -> RocksStore:
     """The shard's store, as it was left if it is ours and young enough, else empty; `folder` is its first directory.
 
-    Raises StateCorrupted when the disk refuses, or when the store is another cluster's, namespace's or shard count's.
+    Raises StoreUnusable when the disk refuses, or when the store is another cluster's, namespace's or shard count's.
     """
     end = time.monotonic() + HELD_S
     copy = 0

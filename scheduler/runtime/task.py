@@ -13,35 +13,25 @@ from __future__ import annotations
 import logging
 from collections import deque
 from contextlib import closing
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from scheduler.core.policy import Rules
 from scheduler.core.tenants import NO_TENANTS
-from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted, StoreDamaged
+from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted, StoreDamaged, StoreUnusable
 from scheduler.runtime.gauges import Gauges
-from scheduler.runtime.pace import Pace
 from scheduler.runtime.ran import Scanner
 from scheduler.runtime.restore import Outlived, Restore
 from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import INIT_S, Transaction
-from scheduler.shard.rebuild import ORDER, Identity
-from scheduler.shard.shard import COMMANDS_INPUT, Shard, ShardSettings
+from scheduler.shard.rebuild import ORDER
+from scheduler.shard.shard import COMMANDS_INPUT, Shard
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from scheduler.config import Settings
     from scheduler.core.calendars import Calendars
-    from scheduler.runtime.clock import DueClock
-    from scheduler.runtime.outside import Outside
-    from scheduler.runtime.tables import Tables
-    from scheduler.runtime.telemetry import Telemetry
+    from scheduler.runtime.surroundings import Surroundings
     from scheduler.shard.commands import Input
     from scheduler.state.store import Store
-    from topics.catalog import Catalogue
 
 WAIT_S = 1.0  # at most, between looks
 SHORT_WAIT_MS = 1_000  # the clocks of two nodes may differ by some ms; longer is worth telling
@@ -50,6 +40,7 @@ RETRY_S = 0.05  # the first; a kept shard goes on at once
 RETRY_GROWTH = 4
 RETRY_MAX_S = 5.0
 SERVED_S = 30.0  # a shard that served so long begins again with quick retries
+REFUSALS = 4  # of its store in a row: no matter of a moment, another node had better have the shard
 PREDECESSOR_S = INIT_S + 2.0  # longer than a call of the old thread that would fence the new one
 
 
@@ -60,37 +51,6 @@ class Phase(StrEnum):
     READY = "ready"
     FAILED = "failed"  # can't serve; tries again
     CLOSED = "closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all shards of a process share."""
-
-    settings: Settings
-    catalogue: Catalogue
-    clock: DueClock
-    telemetry: Telemetry
-    cluster: str
-    tables: Tables
-    outside: Outside
-    pace: Pace = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "pace", Pace(self.outside.monotonic, self.outside.cpu))
-
-    def shard_settings(self) -> ShardSettings:
-        s = self.settings
-        return ShardSettings(
-            horizon_ms=s.horizon_ms,
-            horizon_bytes=s.horizon_bytes,
-            max_records=s.max_transaction_records,
-            catch_up_per_s=NO_TENANTS.catch_up(s.catch_up_per_s, s.shards)[0],
-            rules=Rules(grace_max_ms=s.grace_max_ms),
-        )
-
-    def store_path(self, shard: int) -> Path:
-        s = self.settings
-        return s.data_dir / "stores" / f"{s.namespace or 'default'}-{s.node_id}" / str(shard)
 
 
 class ShardTask:
@@ -116,6 +76,7 @@ class ShardTask:
         self._leaves_at: float | None = None
         self._idle_ms = 0.0  # with nothing due within this, a shard that leaves is gone
         self._wipe = False  # the store was of no use
+        self._refusals = 0  # of the disk, since it served for a while
         self._proof = around.outside.event()
         self._wake = around.outside.condition()
         self._thread = around.outside.thread(self._run, f"shard-{number}")
@@ -179,6 +140,11 @@ class ShardTask:
         """Commands read and not answered."""
         return len(self._inbox)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether this node can't keep the shard's store, as it seems."""
+        return self._refusals >= REFUSALS and self.phase is not Phase.READY
+
     # --- the thread
 
     def _run(self) -> None:
@@ -203,11 +169,13 @@ class ShardTask:
                 self._failed("retriable", fault)
             except StateCorrupted as fault:
                 self._wipe = self._wipe or isinstance(fault, StoreDamaged)
+                self._refusals += isinstance(fault, StoreUnusable)
                 self._failed("state", fault)
             except Exception as fault:  # noqa: BLE001 - a shard is never left without an owner: report, and own it anew
                 self._failed("unexpected", fault)
             if not self._ends:
-                pause = RETRY_S if self._monotonic() - began > SERVED_S else pause
+                if self._monotonic() - began > SERVED_S:
+                    pause, self._refusals = RETRY_S, 0
                 self._await_proof(pause)
                 pause = min(RETRY_MAX_S, pause * RETRY_GROWTH)
 
@@ -310,9 +278,7 @@ class ShardTask:
     def _restored(self, restore: Restore, now: int, calendars: Calendars) -> Store:
         """The store with all that was committed."""
         around = self._around
-        s = around.settings
-        identity = Identity(around.cluster, s.namespace, s.shards, self.number)
-        path = around.store_path(self.number)
+        path, identity = around.store_path(self.number), around.identity(self.number)
         store = around.outside.open_store(path, identity, now, lambda: self._closing, wipe=self._wipe)
         self._wipe = False
         try:

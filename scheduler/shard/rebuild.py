@@ -22,7 +22,7 @@ from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars, bound, planned_by
 from scheduler.core.due import is_passed_over, schedule_of
 from scheduler.core.record import ShardRecord
-from scheduler.errors import StateCorrupted
+from scheduler.errors import StateCorrupted, StoreUnusable
 from scheduler.shard import keys
 from scheduler.shard.derived import write_live
 from scheduler.shard.step import floored, move, place_of, standing
@@ -264,7 +264,7 @@ class Identity(NamedTuple):
 
 
 def sign(store: Store, identity: Identity) -> None:
-    """Write the identity into a new store, or check it. Raises StateCorrupted when it is another one's."""
+    """Write the identity into a new store, or check it. Raises StoreUnusable when it is another one's."""
     key = keys.meta("identity")
     found = store.get(key)
     if found is None:
@@ -272,7 +272,7 @@ def sign(store: Store, identity: Identity) -> None:
         batch.put(key, identity.text())
         store.write(batch)
     elif found != identity.text():
-        raise StateCorrupted(
+        raise StoreUnusable(
             f"this store belongs to {found.decode(errors='replace')}, not to {identity.text().decode()}: point "
             "data_dir elsewhere, or delete the store if it is no longer wanted (it is rebuilt from the topics)"
         )

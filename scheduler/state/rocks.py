@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocksdict import BlockBasedOptions, DBCompressionType, Options, Rdict, ReadOptions, WriteBatch
 
-from scheduler.errors import StateCorrupted, StoreDamaged
+from scheduler.errors import StateCorrupted, StoreDamaged, StoreUnusable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,8 +27,18 @@ class StoreHeld(StateCorrupted):
 
 
 def erase(directory: Path) -> None:
-    """Delete a store that cannot be opened. Raises OSError when the disk refuses."""
-    shutil.rmtree(directory)
+    """Delete a store that is closed, or cannot be opened. Raises StoreUnusable when the disk refuses."""
+    try:
+        shutil.rmtree(directory)
+    except OSError as fault:
+        raise _unusable(directory, "deleted", fault) from fault
+
+
+def _unusable(directory: Path, done: str, fault: Exception) -> StoreUnusable:
+    return StoreUnusable(
+        f"the store {directory} could not be {done}: {fault}. Free disk space or mend its permissions and start again; "
+        "or delete the directory: it is rebuilt from the topics"
+    )
 
 
 class RocksStore:
@@ -127,7 +137,7 @@ class RocksStore:
     def destroy(self) -> None:
         """Close it and delete the directory."""
         self._db.close()
-        shutil.rmtree(self._directory)
+        erase(self._directory)
 
     @staticmethod
     def _bounded(end: bytes) -> ReadOptions:
@@ -141,7 +151,4 @@ class RocksStore:
             return StoreDamaged(f"the store {self._directory} is damaged and will be rebuilt from the topics: {fault}")
         if "lock " in str(fault).lower():
             return StoreHeld(f"the store {self._directory} is held by another process: {fault}")
-        return StateCorrupted(
-            f"the store {self._directory} could not be {done}: {fault}. Free disk space or mend its permissions and "
-            "start again; or delete the directory: it is rebuilt from the topics"
-        )
+        return _unusable(self._directory, done, fault)

@@ -90,6 +90,56 @@ def phase(node: Node, shard: int) -> str | None:
     return None if what is None else str(what["phase"])
 
 
+def test_a_node_without_a_disk_leaves_its_shards_to_others(cluster: Cluster, tmp_path: Path) -> None:
+    """It does not join, so it silences nobody; when stores can be kept there it takes its share again."""
+    healthy = cluster.node("n1", data_dir=tmp_path / "one").start()
+    other = cluster.node("n2", data_dir=tmp_path / "two").start()
+    await_ready(healthy, other)
+    other.stop()
+    await_ready(healthy)
+    expected = create(cluster, beats(8, now_ms() + 4_000, 15))
+    stores = other.data / "stores"
+    shutil.rmtree(stores)
+    stores.write_text("in the way")
+    with Dispatches(cluster) as dispatches:
+        other.start()
+        told = wait_until(lambda: (other.state() or {}).get("aside"), other.words)
+        assert str(stores) in told
+        assert (other.state() or {})["status"] == 503
+        await_ready(healthy)
+        stores.unlink()
+        await_ready(healthy, other)
+        dispatches.await_all(expected, words=healthy.words)
+        assert not other.events("shard_failed"), other.words()
+        assert [*healthy.stop(), *other.stop()] == [0, 0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{healthy.words(60)}\n{other.words(60)}"
+
+
+def test_a_node_that_loses_a_store_leaves_its_shards_to_others(cluster: Cluster, tmp_path: Path) -> None:
+    """It tries some times, leaves the group, and comes back once the store can be opened; nobody waits for it."""
+    healthy = cluster.node("n1", data_dir=tmp_path / "one").start()
+    await_ready(healthy)
+    other = cluster.node("n2", data_dir=tmp_path / "two").start()
+    shard = min(s for s, name in await_ready(healthy, other).items() if name == "n2-0")
+    expected = create(cluster, beats(8, now_ms() + 4_000, 20))
+    other.stop()
+    path = other.data / "stores" / f"{cluster.namespace}-n2" / str(shard)
+    shutil.rmtree(path)
+    path.write_text("in the way")
+    with Dispatches(cluster) as dispatches:
+        other.start()
+        told = wait_until(lambda: (other.state() or {}).get("aside"), other.words)
+        assert str(path) in told
+        await_ready(healthy)
+        path.unlink()
+        await_ready(healthy, other)
+        dispatches.await_all(expected, words=healthy.words)
+        assert [*healthy.stop(), *other.stop()] == [0, 0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{healthy.words(60)}\n{other.words(60)}"
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of a few megabytes."""

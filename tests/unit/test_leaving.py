@@ -189,6 +189,7 @@ def test_a_process_that_is_stopped_while_it_waits_for_others_does_not_join_the_g
     member._probe, member._tables, member._standbys, member._turn = (
         part(n) for n in ("probe", "tables", "copies", "turn")
     )
+    member._aside = SimpleNamespace(wait=lambda: None)  # type: ignore[assignment]
     member._assignment = part("assignment")
     member._outside = SimpleNamespace(plain=part("plain"))  # type: ignore[assignment]
     member._stopped = lambda: "waits" in heard

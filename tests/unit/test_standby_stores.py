@@ -16,7 +16,7 @@ from scheduler.runtime.outside import Outside
 from scheduler.runtime.restore import Outlived, Restore
 from scheduler.runtime.standby import Standbys
 from scheduler.runtime.stores import STORE_LIFE_MS, Mark, note_whole, open_standby, open_store, whole_at
-from scheduler.runtime.task import Surroundings
+from scheduler.runtime.surroundings import Surroundings
 from scheduler.runtime.telemetry import Telemetry
 from scheduler.shard import keys
 from scheduler.shard.rebuild import Identity, mark_applied

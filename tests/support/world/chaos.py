@@ -22,6 +22,7 @@ FAULTS = {
     "slow_down": 2,
     "lose_power": 1,
     "wipe": 1,
+    "refuse": 1,
     "compact": 2,
     "black_out": 0.5,
 }
@@ -47,6 +48,7 @@ class Chaos:
         brokers.lossy, brokers.slow = 0.0, 1.0
         brokers.set_up(up=True)
         for node in self._nodes:
+            node.disk.refuses = False
             for body in node.bodies.values():
                 self._thaw(body)
                 body.outside.link.set_cut(cut=False)
@@ -106,6 +108,12 @@ class Chaos:
         self._world.note("world", f"{node.settings.node_id} loses its disk")
         node.disk.wipe()
         self._restart_all(node, self._pause(5))
+
+    def refuse(self) -> None:
+        node = self._random.choice(self._nodes)
+        self._world.note("world", f"the disk of {node.settings.node_id} refuses")
+        node.disk.refuses = True
+        self._world.call_in(self._pause(10), lambda: setattr(node.disk, "refuses", False))
 
     def compact(self) -> None:
         catalogue = self._brokers.catalogue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
+from scheduler.errors import StoreUnusable
 from scheduler.runtime.stores import STORE_LIFE_MS, whole_at
 from scheduler.shard.rebuild import Identity, sign
 from scheduler.state.rocks import StoreHeld
@@ -47,6 +48,7 @@ class Disk:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.refuses = False
         self.directories: dict[str, Directory] = {}
         self.marks: dict[str, list[Process]] = {}
 
@@ -72,6 +74,8 @@ class Disk:
         return self._open(process, str(folder), identity, now, wipe=wipe)
 
     def _open(self, process: Process, name: str, identity: Identity, now: int, *, wipe: bool) -> DiskStore:
+        if self.refuses:
+            raise StoreUnusable(f"{name} could not be opened: the disk refuses")
         directory = self.directories.setdefault(name, Directory())
         if directory.is_held:
             raise StoreHeld(f"{name} is open elsewhere")
@@ -81,6 +85,9 @@ class Disk:
         directory.handle = store = DiskStore(self, process, name)
         sign(store, identity)
         return store
+
+    def refusal(self, folder: Path) -> str | None:
+        return f"{folder} cannot be written" if self.refuses else None
 
     def lose_power(self) -> None:
         for directory in self.directories.values():
@@ -123,6 +130,8 @@ class DiskStore(MemoryStore):
         return super().get(key)
 
     def write(self, batch: Batch) -> None:
+        if self._disk.refuses:
+            raise StoreUnusable(f"{self._name} could not be written: the disk refuses")
         self._wait()
         if not self.process.alive:
             raise Killed

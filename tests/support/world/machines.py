@@ -109,6 +109,9 @@ class FakeOutside:
     def open_standby(self, folder: Path, identity: Identity, now: int, *, wipe: bool = False) -> DiskStore:
         return self._node.disk.open_standby(self._process, folder, identity, now, wipe=wipe)
 
+    def refusal(self, folder: Path) -> str | None:
+        return self._node.disk.refusal(folder)
+
 
 class Body:
     """What runs in one process from start to end: the shell's member on the fake outside."""
