@@ -24,6 +24,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, b
     ResourceType,
 )
 
+from topics.catalog import COMMANDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Future
@@ -159,6 +161,12 @@ def _partition_drift(spec: TopicSpec, found: int) -> Drift:
     if spec.rule == "k*P":
         advice = f"shards write only the first {spec.partitions}; partitions can't be removed, so nothing is done"
         return Drift(spec.name, f"has {found} partitions, {spec.partitions} are wanted: {advice}", blocking=False)
+    if spec.base == COMMANDS and found > spec.partitions:
+        advice = (
+            "commands in the others take a detour to their shards; partitions can't be removed, so move to another "
+            "namespace with `scheduler repartition`, whose topics have as many as there are shards"
+        )
+        return Drift(spec.name, f"has {found} partitions for {spec.partitions} shards: {advice}", blocking=False)
     advice = (
         "adding some would move keys to other shards; set `shards` to the cluster's number, or use another namespace"
         if spec.rule == "P"

@@ -4,6 +4,7 @@
     process.py      one process: signals, its parent, its health
     member.py       what runs in it, put together: one consumer, one clock, its shards
     assignment.py   partitions come and go: shard tasks opened and closed, never blocking the poll loop
+    strays.py       commands in partitions that belong to no shard, copied to their shards
     task.py         one shard: a thread, a store, a transactional producer, the loop
     surroundings.py what the shards of a process share
     aside.py        a node whose disk refuses leaves its shards to others

@@ -22,11 +22,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, KafkaError, KafkaException, TopicPartition
 
 from scheduler.core.time import MAX_MS
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import header
+from scheduler.runtime.strays import Strays
 from scheduler.runtime.task import Phase, ShardTask
 from scheduler.runtime.telemetry import event
 from scheduler.shard.commands import Input
@@ -63,6 +64,7 @@ class Assignment:
         self._around = around
         self._monotonic = around.outside.monotonic
         self._topic = around.catalogue.commands
+        self._strays = Strays(around.outside.plain, self._topic, around.settings.shards)
         self.tasks: dict[int, ShardTask] = {}
         self._closing: dict[int, ShardTask] = dict(ending or {})
         self._paused: set[int] = set()
@@ -87,7 +89,10 @@ class Assignment:
         for number, task in self.tasks.items():
             if task.seek_to is not None:
                 self._seek(number, task, task.seek_to)
-            self._throttle(number, task)
+            self._throttle(number, task.waiting)
+        self._strays.send()
+        for number in self._strays.partitions:
+            self._throttle(number, self._strays.waiting)
         self._commit_offsets()
         self._closing = {n: t for n, t in self._closing.items() if t.phase is not Phase.CLOSED}
 
@@ -138,9 +143,17 @@ class Assignment:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Read nothing until the shard says from where: its own record holds the position, not the group. Not at a
         # logical offset, which the client would look up, and go to, perhaps after the seek.
-        consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
-        consumer.pause(partitions)
-        for partition in partitions:
+        strays = [p.partition for p in partitions if self._strays.is_stray(p.partition)]
+        shards = [p for p in partitions if p.partition not in strays]
+        consumer.incremental_assign(
+            [
+                *(TopicPartition(p.topic, p.partition, 0) for p in shards),
+                *(TopicPartition(self._topic, number, OFFSET_STORED) for number in strays),
+            ]
+        )
+        consumer.pause(shards)
+        self._strays.assigned(strays)
+        for partition in shards:
             number = partition.partition
             if number in self.tasks:
                 continue
@@ -151,7 +164,7 @@ class Assignment:
             self.tasks[number] = task
             self._paused.discard(number)
             task.start()
-        event("shards_assigned", shards=[p.partition for p in partitions])
+        event("shards_assigned", shards=[p.partition for p in shards])
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         for task in self._dropped(partitions):
@@ -167,6 +180,7 @@ class Assignment:
 
     def _dropped(self, partitions: list[TopicPartition]) -> list[ShardTask]:
         """The tasks of partitions that are no longer ours; they are on their way out from now on."""
+        self._strays.dropped([p.partition for p in partitions])
         if self._leaving:
             return []  # on their way already
         dropped = {p.partition: self.tasks.pop(p.partition) for p in partitions if p.partition in self.tasks}
@@ -181,7 +195,9 @@ class Assignment:
         for message in messages:
             error = message.error()
             number = message.partition()
-            if error is None:
+            if error is None and self._strays.is_stray(number or 0):
+                self._strays.take(message)
+            elif error is None:
                 found = by_shard.get(number or 0)
                 if found is None:
                     found = by_shard[number or 0] = []
@@ -211,12 +227,12 @@ class Assignment:
         self._consumer.resume([TopicPartition(self._topic, number)])
         self._paused.discard(number)
 
-    def _throttle(self, number: int, task: ShardTask) -> None:
+    def _throttle(self, number: int, waiting: int) -> None:
         if number in self._paused:
-            if task.waiting < INBOX_LOW:
+            if waiting < INBOX_LOW:
                 self._consumer.resume([TopicPartition(self._topic, number)])
                 self._paused.discard(number)
-        elif task.waiting > INBOX_HIGH:
+        elif waiting > INBOX_HIGH:
             self._consumer.pause([TopicPartition(self._topic, number)])
             self._paused.add(number)
 
@@ -233,6 +249,7 @@ class Assignment:
             for number, task in self.tasks.items()
             if task.position is not None
         ]
+        offsets += [TopicPartition(self._topic, number, offset) for number, offset in self._strays.positions().items()]
         self._asked_at = self._monotonic()
         if offsets:
             self._asking = asking

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
 
-from tests.support.commands import send
+from tests.support.commands import create, send
 from tests.support.node import Cluster, await_ready
 from tests.support.verifier import Beat, Dispatches, Reader, Seen, beats, judge, now_ms, rfc3339, stamped
+from topics.admin import connect
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -50,6 +52,40 @@ def test_a_pause_acknowledged_before_the_instant_holds(cluster: Cluster) -> None
         assert node.stop() == [0]
         verdict = judge(dispatches.read_to_end(), expected)
     assert verdict.clean, verdict
+
+
+def test_partitions_added_to_the_command_topic(cluster: Cluster) -> None:
+    """Commands in them come to their shards by a detour, copied twice they count once; a node may start again."""
+    node = cluster.node().start()
+    await_ready(node)
+    expected = create(cluster, beats(6, now_ms() + 3_000, 12, "before"))
+    admin = connect(cluster.kafka)
+    (added,) = admin.create_partitions([NewPartitions(cluster.catalogue.commands, 5)]).values()
+    added.result(10)
+    assert node.stop() == [0]
+    node.start()  # and has the new number at once; a running one hears of it within minutes
+    await_ready(node)
+    assert node.events("partitions_without_shard"), node.words()
+    stray = [f"acme/stray-{n}" for n in range(60)]
+    assert {partition_for(name.encode(), 5) for name in stray} == {0, 1, 2, 3, 4}
+    far = rfc3339(now_ms() + 3_600_000)
+    made = [{"command": "create", "schedule_id": n, "spec": {"trigger": {"at": far}}} for n in stray]
+    assert send(cluster, *made) == ["created"] * len(stray)
+    odd = Producer({**cluster.kafka, "partitioner": "murmur2_random"})
+    odd.produce(cluster.catalogue.commands, b"no command", b"k", 4)
+    odd.produce(cluster.catalogue.commands, b"no command, no key", None, 3)
+    assert odd.flush(10) == 0
+    with Reader(cluster, [cluster.catalogue.rejected]) as reader:
+        reader.read_until(lambda: len(reader.seen) == 2, node.words)
+    node.sigkill()  # copies whose offsets were not committed are copied again
+    node.start()
+    await_ready(node)
+    assert send(cluster, *({"command": "cancel", "schedule_id": name} for name in stray)) == ["cancelled"] * len(stray)
+    with Dispatches(cluster) as dispatches:
+        dispatches.await_all(expected, words=node.words)
+        assert node.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{node.words(60)}"
 
 
 def test_an_update_at_the_instant_leaves_one_occurrence(cluster: Cluster) -> None:

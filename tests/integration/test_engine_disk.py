@@ -90,6 +90,16 @@ def phase(node: Node, shard: int) -> str | None:
     return None if what is None else str(what["phase"])
 
 
+def await_share(one: Node, other: Node) -> int:
+    """Wait until each serves one of the two shards; the other's."""
+
+    def share() -> list[int]:
+        return [shard for shard, name in await_ready(one, other).items() if name == f"{other.node_id}-0"]
+
+    (shard,) = wait_until(share, other.words)
+    return int(shard)
+
+
 def test_a_node_without_a_disk_leaves_its_shards_to_others(cluster: Cluster, tmp_path: Path) -> None:
     """It does not join, so it silences nobody; when stores can be kept there it takes its share again."""
     healthy = cluster.node("n1", data_dir=tmp_path / "one").start()
@@ -108,7 +118,7 @@ def test_a_node_without_a_disk_leaves_its_shards_to_others(cluster: Cluster, tmp
         assert (other.state() or {})["status"] == 503
         await_ready(healthy)
         stores.unlink()
-        await_ready(healthy, other)
+        await_share(healthy, other)
         dispatches.await_all(expected, words=healthy.words)
         assert not other.events("shard_failed"), other.words()
         assert [*healthy.stop(), *other.stop()] == [0, 0]
@@ -121,7 +131,7 @@ def test_a_node_that_loses_a_store_leaves_its_shards_to_others(cluster: Cluster,
     healthy = cluster.node("n1", data_dir=tmp_path / "one").start()
     await_ready(healthy)
     other = cluster.node("n2", data_dir=tmp_path / "two").start()
-    shard = min(s for s, name in await_ready(healthy, other).items() if name == "n2-0")
+    shard = await_share(healthy, other)
     expected = create(cluster, beats(8, now_ms() + 4_000, 20))
     other.stop()
     path = other.data / "stores" / f"{cluster.namespace}-n2" / str(shard)
@@ -133,7 +143,7 @@ def test_a_node_that_loses_a_store_leaves_its_shards_to_others(cluster: Cluster,
         assert str(path) in told
         await_ready(healthy)
         path.unlink()
-        await_ready(healthy, other)
+        await_share(healthy, other)
         dispatches.await_all(expected, words=healthy.words)
         assert [*healthy.stop(), *other.stop()] == [0, 0]
         verdict = judge(dispatches.read_to_end(), expected)

@@ -10,6 +10,7 @@ from topics.catalog import Catalogue, TopicSpec
 
 WANTED = Catalogue(shards=4, dispatch_factor=2).specs()
 COMMANDS = WANTED[0]
+SCHEDULES = next(spec for spec in WANTED if spec.base == "scheduler.schedules")
 DISPATCH = WANTED[-1]
 CLOCK = next(spec for spec in WANTED if spec.base == "scheduler.clock")
 
@@ -46,14 +47,24 @@ def test_missing_topics_are_created_with_reasons() -> None:
 @pytest.mark.parametrize("found", [1, 3, 5, 16])
 def test_co_partitioned_topics_never_change_their_number(found: int) -> None:
     """More partitions would move keys to other shards, so it is explained and left, and the start is refused."""
-    observed = cluster(**{COMMANDS.name: as_wanted(COMMANDS, partitions=found)})
+    observed = cluster(**{SCHEDULES.name: as_wanted(SCHEDULES, partitions=found)})
     proposal = plan(WANTED, observed)
     assert proposal.changes == ()
     (drift,) = proposal.drift
     assert drift.blocking
     assert f"has {found} partitions, exactly 4 are needed: adding some would move keys" in str(proposal)
-    with pytest.raises(TopicsWrong, match=f"commands: has {found} partitions, exactly 4"):
+    with pytest.raises(TopicsWrong, match=f"schedules: has {found} partitions, exactly 4"):
         verify(WANTED, observed)
+
+
+def test_partitions_added_to_the_command_topic_stop_nobody() -> None:
+    """What is stored must go on firing; that the number of shards is wrong shows in the other topics."""
+    more = cluster(**{COMMANDS.name: as_wanted(COMMANDS, partitions=5)})
+    assert plan(WANTED, more).changes == ()
+    assert "has 5 partitions for 4 shards: commands in the others take a detour" in str(plan(WANTED, more))
+    verify(WANTED, more)
+    with pytest.raises(TopicsWrong, match="commands: has 3 partitions, exactly 4"):
+        verify(WANTED, cluster(**{COMMANDS.name: as_wanted(COMMANDS, partitions=3)}))
 
 
 def test_a_dispatch_topic_may_grow_but_not_shrink() -> None:
