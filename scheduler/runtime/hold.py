@@ -13,6 +13,7 @@ from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import changelog_consumer, transactional_producer
 from scheduler.runtime.restore import Restore
+from scheduler.runtime.retired import RETIRED
 from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import Transaction
 from scheduler.shard.rebuild import ORDER, stored_record
@@ -102,7 +103,7 @@ class Hold:
         if self._transaction is None:
             changelogs = {self._settings.namespace + base: base for base in ORDER}
             commands = self._settings.catalogue().commands
-            transaction = Transaction(self._producer, self._plain, commands, changelogs, never)
+            transaction = Transaction(self._producer, RETIRED.keep, self._plain, commands, changelogs, never)
             transaction.init()
             self._transaction = transaction
         return self._transaction

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scheduler.runtime import kafka, stores
+from scheduler.runtime.retired import RETIRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +65,10 @@ class Outside:
     def transactional_producer(self, shard: int) -> Producer:
         """A new one of this shard, not initialised."""
         return kafka.transactional_producer(self._settings, shard)
+
+    def retire(self, client: Producer) -> None:
+        """Let a transactional client go that failed."""
+        RETIRED.keep(client)
 
     def command_consumer(self, on_commit: Callable[..., None]) -> Consumer:
         """The process's member of the group whose partitions are the shards."""

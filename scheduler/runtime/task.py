@@ -227,6 +227,7 @@ class ShardTask:
         changelogs = {around.settings.namespace + base: base for base in ORDER}
         transaction = Transaction(
             lambda: outside.transactional_producer(self.number),
+            outside.retire,
             outside.plain,
             around.catalogue.commands,
             changelogs,

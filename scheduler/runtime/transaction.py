@@ -14,7 +14,6 @@ from confluent_kafka import KafkaError, KafkaException
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import reaction_to
-from scheduler.runtime.retired import RETIRED
 from scheduler.shard.rebuild import mark_applied
 
 if TYPE_CHECKING:
@@ -37,12 +36,13 @@ SLICE_S = 0.5  # a call is resumed so often, and given up at once when the shard
 class Transaction:
     """Commits steps of one shard through its transactional producer, which `produce_by` makes.
 
-    `changelogs`: full topic name to base name.
+    `changelogs`: full topic name to base name. `retire` keeps a client that failed for as long as it needs.
     """
 
     def __init__(
         self,
         produce_by: Callable[[], Producer],
+        retire: Callable[[Producer], None],
         plain: Producer,
         commands_topic: str,
         changelogs: Mapping[str, str],
@@ -52,6 +52,7 @@ class Transaction:
         self._stopped = stopped
         self._monotonic = monotonic
         self._produce_by = produce_by
+        self._retire = retire
         self._producer = produce_by()
         self._plain = plain
         self._commands_topic = commands_topic
@@ -73,7 +74,7 @@ class Transaction:
                 if not error.retriable():
                     raise self._failed(fault, "init_transactions") from fault
                 if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
-                    RETIRED.keep(self._producer)
+                    self._retire(self._producer)
                     self._producer = self._produce_by()
                     refusals += 1
             else:
@@ -98,7 +99,7 @@ class Transaction:
         except KafkaException as fault:
             raise self._failed(fault, "produce") from fault
         except BufferError as fault:
-            RETIRED.keep(self._producer)
+            self._retire(self._producer)
             raise Retriable(f"produce: the client's queue is full ({fault})") from fault
         for topic, offset in applied.items():
             mark_applied(step.batch, self._changelogs[topic], offset + 1)
@@ -117,7 +118,7 @@ class Transaction:
                 return
 
     def _failed(self, fault: KafkaException, doing: str) -> Fenced | Retriable:
-        RETIRED.keep(self._producer)
+        self._retire(self._producer)
         return reaction_to(fault, doing)
 
     def _produce(self, step: Step, applied: dict[str, int]) -> None:

@@ -25,7 +25,7 @@ class World:
     """What the shell takes from outside: a topic, a group that goes on as soon as it is left, time that stands."""
 
     def __init__(self) -> None:
-        self.settings = SimpleNamespace(heartbeat_interval_ms=400)
+        self.settings = SimpleNamespace(heartbeat_interval_ms=400, shards=8)
         self.catalogue = SimpleNamespace(commands="commands")
         self.outside: Any = self
         self.plain = self

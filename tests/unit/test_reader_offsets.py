@@ -20,6 +20,7 @@ from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.outside import Outside
 from scheduler.runtime.reading import PartitionReader
 from scheduler.runtime.restore import change_of
+from scheduler.runtime.strays import Strays
 from scheduler.runtime.task import ShardTask
 from scheduler.shard.commands import Input
 from scheduler.shard.repartition import Tails
@@ -61,6 +62,7 @@ def test_shards_that_come_are_assigned_at_a_definite_offset() -> None:
     consumer: Any = Calls()
     assignment = object.__new__(Assignment)
     assignment.tasks = {0: consumer}
+    assignment._strays = Strays(consumer, "scheduler.commands", 1)
     assignment._assigned(consumer, [TopicPartition("scheduler.commands", 0)])
     assert consumer.offsets == [0]
     assert consumer.paused == {"scheduler.commands"}

@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from scheduler.errors import Fenced, Retriable
-from scheduler.runtime import transaction as transaction_module
 from scheduler.runtime.retired import REST_S, Retired
 from scheduler.runtime.transaction import INIT_S, REFUSALS, Transaction
 
@@ -27,6 +26,7 @@ class Coordinator:
         self.answers = list(answers)
         self.producers = 0
         self.now = 0.0
+        self.retired = Retired(lambda: self.now)
 
     def producer(self) -> Any:
         self.producers += 1
@@ -40,7 +40,7 @@ class Coordinator:
 
     def transaction(self, stopped: Callable[[], bool] = lambda: False) -> Transaction:
         plain = cast("Any", None)
-        return Transaction(self.producer, plain, "commands", {}, stopped, lambda: self.now)
+        return Transaction(self.producer, self.retired.keep, plain, "commands", {}, stopped, lambda: self.now)
 
 
 def test_refused_while_the_coordinator_aborts_a_new_client_asks_at_once() -> None:
@@ -71,22 +71,22 @@ def test_patience_with_a_coordinator_ends() -> None:
     assert closing.now <= 1
 
 
-def test_a_client_that_failed_is_kept_until_it_is_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_failed_is_kept_until_it_is_at_rest() -> None:
     """Destroyed while its threads deal with the failure, it takes the process with it."""
-    now = 0.0
-    retired = Retired(lambda: now)
-    monkeypatch.setattr(transaction_module, "RETIRED", retired)
+    fenced = Coordinator(FENCED)
     with pytest.raises(Fenced):
-        Coordinator(FENCED).transaction().init()
+        fenced.transaction().init()
+    assert len(fenced.retired) == 1
     refused = Coordinator(BUSY, BUSY, None)
     refused.transaction().init()
-    assert len(retired) == 3, "the fenced one, and two that were refused"
-    now = REST_S - 0.1
-    retired.keep("another")
-    assert len(retired) == 4
-    now = REST_S
-    retired.keep("another")
-    assert len(retired) == 2
+    assert len(refused.retired) == 2, "those that were refused"
+    began = refused.now
+    refused.now = began + REST_S - 0.2
+    refused.retired.keep("another")
+    assert len(refused.retired) == 3
+    refused.now = began + REST_S
+    refused.retired.keep("another")
+    assert len(refused.retired) == 2
 
 
 def test_another_owner_ends_it_at_once() -> None:

@@ -80,6 +80,9 @@ class FakeOutside:
         name = f"{self._settings.namespace}shard-{shard}"
         return TransactionalProducer(self.link, name, self._settings.transaction_timeout_ms)
 
+    def retire(self, client: TransactionalProducer) -> None:
+        pass
+
     def command_consumer(self, on_commit: Callable[..., None]) -> GroupConsumer:
         settings = self._settings
         times = (settings.session_timeout_ms, settings.heartbeat_interval_ms)
