@@ -205,12 +205,17 @@ def _read(bootstrap: str, topics: dict[str, int], until: float, expected: int, m
 
 
 class Reader:
-    """A read-committed reader in its own process; `marker` picks the records that count."""
+    """A read-committed reader in its own process; `marker` picks the records that count.
 
-    def __init__(self, stand: Stand, expected: int, seconds: float, marker: bytes) -> None:
+    `topics`: names and numbers of partitions; by default those of dispatches.
+    """
+
+    def __init__(
+        self, stand: Stand, expected: int, seconds: float, marker: bytes, topics: dict[str, int] | None = None
+    ) -> None:
         context = mp.get_context("spawn")
         self._out = context.Queue()
-        topics = dict.fromkeys(stand.settings.catalogue().dispatch_topics(), stand.settings.shards)
+        topics = topics or dict.fromkeys(stand.settings.catalogue().dispatch_topics(), stand.settings.shards)
         self._process = context.Process(
             target=_read,
             args=(stand.settings.kafka.bootstrap_servers, topics, time.time() + seconds, expected, marker, self._out),
