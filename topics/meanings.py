@@ -329,7 +329,8 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
     },
     "Rejected": {
         "reason": "what is wrong with it, in words",
-        "code": "the same for machines",
+        "code": "the same for machines: `undecodable`; `bad_field`, no schedule_id by which it could be answered; "
+        "`too_large` or `misrouted`, in the wrong partition and not to be copied; `repeated`, a copy answered before",
         "topic": "where it was read",
         "partition": "where it was read",
         "offset": "where it was read",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from scheduler.runtime.telemetry import Telemetry
     from scheduler.shard.shard import Shard
 
-COUNT_S = 2.0  # between looks at how much is overdue, which take some ms while much is
+COUNT_S = 2.0  # between looks at what is overdue or lags, which take some ms while much is
 
 
 class Gauges:
@@ -34,11 +34,6 @@ class Gauges:
         telemetry.horizon_lag.labels(label).set(max(0, short) / 1000)
         telemetry.backlogs.labels(label).set(len(shard.record.backlogs))
         telemetry.inbox.labels(label).set(inbox)
-        queues = lagging(shard.record)
-        telemetry.queues_lagging.labels(label).set(queues.number)
-        for priority, name in enumerate(PRIORITY_NAMES):
-            behind_ms = max(0, now - queues.since.get(priority, now))
-            telemetry.queue_lag.labels(label, name).set(behind_ms / 1000)
         if self._monotonic() >= self._count_again:
             self._count_again = self._monotonic() + COUNT_S
             self._count(shard, now)
@@ -48,5 +43,10 @@ class Gauges:
         overdue = shard.overdue(now)
         telemetry.oldest_overdue.labels(label).set(0 if overdue.oldest is None else (now - overdue.oldest) / 1000)
         telemetry.drain.labels(label).set(overdue.drain_ms / 1000)
+        queues = lagging(shard.record)
+        telemetry.queues_lagging.labels(label).set(queues.number)
+        for priority, name in enumerate(PRIORITY_NAMES):
+            behind_ms = max(0, now - queues.since.get(priority, now))
+            telemetry.queue_lag.labels(label, name).set(behind_ms / 1000)
         for kind in ("undecided", "catch_up", "backfill"):
             telemetry.overdue.labels(label, kind).set(getattr(overdue, kind))

@@ -332,6 +332,6 @@ def _same(one: Move, other: Move) -> bool:
 
 def _only(record: ShardRecord, catalogue: Catalogue, now: int) -> Step:
     """A step that writes the shard record and nothing else."""
-    step = Step(now, record, catalogue, MemoryStore())
+    step = Step(now, record, catalogue, MemoryStore(), record.lags)
     step.seal()
     return step

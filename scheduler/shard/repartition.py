@@ -199,7 +199,7 @@ def arrival(
 ) -> Step:
     """The step of a new shard that takes up some records after what `record` says it has; the last one opens it."""
     number = record.step + 1
-    step = Step(cut.at, cut.record(record.shard, number, filling=not is_last), catalogue, MemoryStore())
+    step = Step(cut.at, cut.record(record.shard, number, filling=not is_last), catalogue, MemoryStore(), {})
     for item in items:
         step.emit(catalogue.namespace + item.topic, item.key, item.value, step.headers)
         if item.schedule is not None:

@@ -74,7 +74,7 @@ class Step:
     record: ShardRecord
     catalogue: Catalogue
     store: Store  # as the step before left it; only read
-    lags: Mapping[bytes, Lag] = field(default_factory=dict)  # as they are on the topic
+    lags: Mapping[bytes, Lag]  # as they are on the topic
     taken: list[Item] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)

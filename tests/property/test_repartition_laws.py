@@ -103,7 +103,7 @@ def fenced(driver: Driver, at: int) -> Old:
     store = restored(driver)
     record = Old(driver.number, store).record
     ended = record.moved(step=record.step + 1, moved_to=Move("new", 0, max(at, record.seen_until)))
-    step = Step(at, ended, driver.catalogue, store)
+    step = Step(at, ended, driver.catalogue, store, ended.lags)
     step.seal()
     driver.kill()
     driver.publish(step)

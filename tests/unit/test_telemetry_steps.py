@@ -26,7 +26,7 @@ def item(priority: int, available_at: int, scheduled_for: int) -> Item:
 @pytest.mark.parametrize("turns", [[0, 1, 2, 3, 4], [2, 0, 3, 1, 4], [3, 2, 1, 4, 0]])
 def test_every_item_counts_by_its_priority_its_lateness_and_its_lag(turns: list[int]) -> None:
     """Items of one instant and priority are counted together, and each once, in whatever order they took turns."""
-    step = Step(NOW, ShardRecord(shard=0, cursor=instant_end(NOW)), Catalogue(shards=1), MemoryStore())
+    step = Step(NOW, ShardRecord(shard=0, cursor=instant_end(NOW)), Catalogue(shards=1), MemoryStore(), {})
     step.items = [
         item(1, NOW - 40, NOW - 200), item(1, NOW - 40, NOW - 40), item(2, NOW - 40, NOW - 200),
         item(2, NOW - 4, NOW - 4), item(2, NOW - 4, NOW - 4),
