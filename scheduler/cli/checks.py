@@ -73,8 +73,11 @@ def check_topics(settings: Settings) -> Finding:
     if missing:
         text = f"{len(missing)} of {len(wanted)} are missing, first {missing[0]}"
         return Finding(check="topics", status="fail", text=text, then="scheduler topics apply")
+    if proposal.drift:
+        text = "; ".join(map(str, proposal.drift))
+        return Finding(check="topics", status="warn", text=text, then="scheduler topics plan")
     if not proposal.empty:
-        text = f"{len(proposal.changes) + len(proposal.drift)} settings differ from the catalogue"
+        text = f"{len(proposal.changes)} settings differ from the catalogue"
         return Finding(check="topics", status="warn", text=text, then="scheduler topics plan")
     return Finding(check="topics", status="ok", text=f"all {len(wanted)} are as they should be")
 

@@ -16,12 +16,12 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from scheduler.errors import StateCorrupted
+from scheduler.errors import StateCorrupted, StoreUnusable
 from scheduler.runtime.telemetry import event
 from scheduler.state.rocks import StoreHeld
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from scheduler.runtime.surroundings import Surroundings
 
@@ -38,12 +38,12 @@ class Aside:
         self._around = around
         self._waiting = waiting
         self._rest = around.outside.event()
-        self._refused: Mapping[int, str] = {}
+        self._refused: list[int] = []
         self._pause = 0.0
         self._looked_at = self._joined_at = -math.inf
 
-    def is_due(self, refused: Mapping[int, str]) -> bool:
-        """Whether shards whose stores refuse, and why, are to be left to somebody: asked every few seconds."""
+    def leaves(self, refused: list[int]) -> bool:
+        """Whether to leave shards whose stores refuse to somebody who is there: looked at every few seconds."""
         now = self._around.outside.monotonic()
         if not refused or now - self._looked_at < LOOK_S:
             return False
@@ -59,18 +59,18 @@ class Aside:
         """Return when the stores may be tried again, or when nobody else is there to serve."""
         outside = self._around.outside
         until = outside.monotonic() + self._pause if self._refused else -math.inf
-        told = False
-        while not self._waiting(""):
-            trouble = self._trouble()
+        trouble: str | None = ""
+        while not self._waiting(trouble or ""):
+            told, trouble = bool(trouble), self._trouble()
             if trouble is None and outside.monotonic() < until:
                 trouble = f"the disk refused a while ago; tried again after {self._pause:.0f} s"
             if trouble is None or not outside.has_company():
                 break
             if not told:
-                told = True
-                event("left_to_others", logging.ERROR, shards=sorted(self._refused), text=trouble)
+                event("left_to_others", logging.ERROR, shards=self._refused, text=trouble)
             self._stay(trouble)
-        self._refused = {}
+        self._waiting("")
+        self._refused = []
         self._joined_at = outside.monotonic()
 
     def _stay(self, trouble: str) -> None:
@@ -81,7 +81,7 @@ class Aside:
     def _trouble(self) -> str | None:
         """Why stores can't be kept here; None if nothing is known against it."""
         around = self._around
-        refusal = around.outside.refusal(around.store_path(0).parent)
+        refusal = around.outside.refusal(around.stores)
         if refusal is not None:
             return refusal
         now = around.clock.now()
@@ -92,6 +92,8 @@ class Aside:
                 around.outside.open_standby(around.store_path(shard), around.identity(shard), now).close()
             except StoreHeld:
                 continue  # by a copy of ours: it could be opened
-            except StateCorrupted as fault:
+            except StoreUnusable as fault:
                 return str(fault)
+            except StateCorrupted:
+                continue  # no matter of this node
         return None

@@ -1,4 +1,4 @@
-"""Partitions come and go: owning partition p of the command topic is owning shard p.
+"""Partitions come and go: owning partition p of the command topic is owning shard p, of those that there should be.
 
 The group is subscribed to `scheduler.commands` alone. A cooperative assignor does not co-partition topics, so every
 other topic of a shard is addressed by partition number and never assigned by the group. Callbacks run inside the poll
@@ -7,7 +7,7 @@ loop and only start and stop tasks; nothing in them waits.
 A shard that failed (a transactional call with an unknown outcome, a producer fenced, a disk that refused) may own
 itself anew only while the partition is ours, or it would fence its legitimate new owner. The group's coordinator says
 so: it takes a commit of offsets only from a member of the current generation. The same commits, every few seconds, show
-lag tools where the shards are; no shard ever reads them.
+lag tools where the shards are; no shard ever reads them. Partitions that belong to no shard: `strays.py`.
 
     failed, commit taken     still ours: own it anew
     failed, commit refused   the group has gone on without us: the next poll tells which partitions are lost
@@ -64,7 +64,7 @@ class Assignment:
         self._around = around
         self._monotonic = around.outside.monotonic
         self._topic = around.catalogue.commands
-        self._strays = Strays(around.outside.plain, self._topic, around.settings.shards)
+        self._strays = Strays(around.outside.plain, self._topic, around.settings.shards, self._monotonic)
         self.tasks: dict[int, ShardTask] = {}
         self._closing: dict[int, ShardTask] = dict(ending or {})
         self._paused: set[int] = set()
@@ -90,9 +90,11 @@ class Assignment:
             if task.seek_to is not None:
                 self._seek(number, task, task.seek_to)
             self._throttle(number, task.waiting)
-        self._strays.send()
-        for number in self._strays.partitions:
-            self._throttle(number, self._strays.waiting)
+        if self._strays.partitions:
+            self._strays.send()
+            self._around.telemetry.strays_waiting.set(self._strays.waiting)
+            for number in self._strays.partitions:
+                self._throttle(number, self._strays.waiting)
         self._commit_offsets()
         self._closing = {n: t for n, t in self._closing.items() if t.phase is not Phase.CLOSED}
 
@@ -102,9 +104,9 @@ class Assignment:
         return any(task.is_outgrown for task in self.tasks.values())
 
     @property
-    def refused(self) -> dict[int, str]:
-        """The shards of ours whose stores this node can't keep, and why."""
-        return {number: task.trouble or "" for number, task in self.tasks.items() if task.is_refused}
+    def refused(self) -> list[int]:
+        """The shards of ours whose stores this node can't keep."""
+        return sorted(number for number, task in self.tasks.items() if task.is_refused)
 
     @property
     def ending(self) -> dict[int, ShardTask]:
@@ -144,7 +146,7 @@ class Assignment:
         # Read nothing until the shard says from where: its own record holds the position, not the group. Not at a
         # logical offset, which the client would look up, and go to, perhaps after the seek.
         strays = [p.partition for p in partitions if self._strays.is_stray(p.partition)]
-        shards = [p for p in partitions if p.partition not in strays]
+        shards = [p for p in partitions if not self._strays.is_stray(p.partition)]
         consumer.incremental_assign(
             [
                 *(TopicPartition(p.topic, p.partition, 0) for p in shards),
@@ -180,7 +182,7 @@ class Assignment:
 
     def _dropped(self, partitions: list[TopicPartition]) -> list[ShardTask]:
         """The tasks of partitions that are no longer ours; they are on their way out from now on."""
-        self._strays.dropped([p.partition for p in partitions])
+        self._strays.dropped(p.partition for p in partitions)
         if self._leaving:
             return []  # on their way already
         dropped = {p.partition: self.tasks.pop(p.partition) for p in partitions if p.partition in self.tasks}
@@ -197,6 +199,7 @@ class Assignment:
             number = message.partition()
             if error is None and self._strays.is_stray(number or 0):
                 self._strays.take(message)
+                self._around.telemetry.forwarded.inc()
             elif error is None:
                 found = by_shard.get(number or 0)
                 if found is None:

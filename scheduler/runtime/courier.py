@@ -10,13 +10,16 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
 from scheduler.errors import Retriable
 from scheduler.runtime.hold import never
-from scheduler.runtime.kafka import changelog_consumer, header
+from scheduler.runtime.kafka import changelog_consumer, group_id, header
 from scheduler.runtime.reading import PartitionReader
 from scheduler.shard.forwarding import Origin, origin_of
 from scheduler.shard.repartition import redirected
 from topics import catalog
+from topics.admin import connect
 from topics.messages import FORWARDED_HEADER
 from topics.reading import Unreachable, read_compacted
 
@@ -75,6 +78,32 @@ class Courier:
             count += 1
         self._flush()
         return count, end
+
+    def strays(self, tails: Tails) -> int:
+        """The commands in partitions that belong to no shard, from where nodes have copied them: how many.
+
+        None while nodes of the old cluster run, which copy them themselves. Raises Retriable.
+        """
+        admin = connect(self._old.client_config())
+        group = group_id(self._old.namespace)
+        try:
+            found = admin.list_topics(self._former.commands, timeout=ANSWER_S).topics[self._former.commands].partitions
+            added = [TopicPartition(self._former.commands, p) for p in found if p >= self._old.shards]
+            if not added or admin.describe_consumer_groups([group])[group].result(ANSWER_S).members:
+                return 0
+            asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, added)])
+            stand = {p.partition: max(p.offset, 0) for p in asked[group].result(ANSWER_S).topic_partitions}
+            count = 0
+            for partition, start in sorted(stand.items()):
+                copied, end = self.commands(partition, start, tails)
+                count += copied
+                ends = ConsumerGroupTopicPartitions(group, [TopicPartition(self._former.commands, partition, end)])
+                admin.alter_consumer_group_offsets([ends])[group].result(ANSWER_S)
+        except (KafkaException, TimeoutError) as fault:
+            raise Retriable(
+                f"partitions added to {self._former.commands}: {fault}; run the same command again"
+            ) from fault
+        return count
 
     def _read(self, shard: int, start: int) -> Iterator[Sent]:
         consumer = changelog_consumer(self._old)

@@ -114,10 +114,9 @@ class Turn:
     def wait(self, probe: Probe) -> None:
         """Return when nobody is to be waited for.
 
-        Our own probes must be on their way already. A broker that does not answer is no reason to wait here: the
-        shards meet it next, and try again.
+        Our own probes must be on their way already, and say that we wait. A broker that does not answer is no reason to
+        wait here: the shards meet it next, and try again.
         """
-        probe.say(waits=True)
         told = False
         for elders in self._listen():
             awaited = elders.awaited()

@@ -134,10 +134,11 @@ def changelog_follower(settings: Settings) -> Consumer:
 def has_company(settings: Settings) -> bool:
     """Whether another node has members in the group; False if the brokers do not say soon."""
     config: dict[str, Any] = settings.client_config()
-    admin = AdminClient(config, logger=client_log)
-    asked = admin.describe_consumer_groups([group_id(settings.namespace)], request_timeout=COMPANY_S)
+    group = group_id(settings.namespace)
     try:
-        members = asked[group_id(settings.namespace)].result(COMPANY_S).members
+        admin = AdminClient(config, logger=client_log)
+        asked = admin.describe_consumer_groups([group], request_timeout=COMPANY_S)
+        members = asked[group].result(COMPANY_S).members
     except (KafkaException, TimeoutError):
         return False
     return any(member.client_id != settings.node_id for member in members)

@@ -47,6 +47,7 @@ class Member:
         catalogue = settings.catalogue()
         self.name = f"{settings.node_id}-{index}"
         self._outside = outside
+        self._telemetry = telemetry
         self._stopped = stopped
         self._clock = DueClock(system)
         self._probe = Probe(outside, catalogue.clock, self.name, self._clock, system)
@@ -70,7 +71,7 @@ class Member:
             self._join()
             while not self._stopped():
                 self._assignment.poll()
-                if self._has_betters():
+                if self._leaves():
                     self._assignment.close(STOP_S)
                     self._assignment = Assignment(self._around, self._assignment.ending)
                     self._join()
@@ -85,11 +86,11 @@ class Member:
             self._outside.plain.flush(1.0)
         return drained
 
-    def _has_betters(self) -> bool:
-        """Whether another process can serve a shard of ours that we can't: a newer version, or one with a disk."""
+    def _leaves(self) -> bool:
+        """Whether another process is to serve a shard of ours that we can't: a newer version, or one with a disk."""
         if self._assignment.is_outgrown and self._turn.is_over():
             return True
-        return self._aside.is_due(self._assignment.refused)
+        return self._aside.leaves(self._assignment.refused)
 
     def _join(self) -> None:
         self._probe.say(waits=True)
@@ -107,6 +108,7 @@ class Member:
     def _staying_aside(self, why: str) -> bool:
         """Told why this process leaves all shards to others; True to do so no longer."""
         self._aside_for = why
+        self._telemetry.aside.set(bool(why))
         self._turned = self._outside.monotonic()
         return self._stopped()
 

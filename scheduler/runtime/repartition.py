@@ -181,6 +181,7 @@ class Repartition:
         records = [look(self._old, hold.shard) or ShardRecord(shard=hold.shard) for hold in departures]
         tails = Tails([record.forwarded for record in records])
         outcome.commands = sum(self._carry_commands(*each, tails) for each in zip(departures, records, strict=True))
+        outcome.commands += self._courier.strays(tails)
         cut = outcome.cut
         if cut is not None:
             for hold in filling:

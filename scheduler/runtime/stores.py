@@ -15,6 +15,7 @@ import fcntl
 import logging
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from scheduler import wire
@@ -97,9 +98,11 @@ def refusal(folder: Path) -> str | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(bytes(PROBE_BYTES))
-        probe.unlink()
     except OSError as fault:
         return f"stores can't be kept in {folder}: {fault}. Free disk space or mend its permissions"
+    finally:
+        with suppress(OSError):
+            probe.unlink()
     return None
 
 

@@ -3,7 +3,8 @@
 Every sender's partitioner spreads keys over all partitions there are, so a part of the commands lands behind the last
 shard. Whoever the group gives such a partition copies its commands to the shards they are for, which takes them one hop
 more. For these partitions alone the group's offsets are positions: a command counts as read once its copy is
-acknowledged. A crash in between copies it again, which its command id makes harmless.
+acknowledged. What a crash in between copies again is known by where it came from, as copies of shards are: see
+`shard/forwarding.py` for what each copy says.
 """
 
 from __future__ import annotations
@@ -12,38 +13,59 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from scheduler.runtime.telemetry import event
+from scheduler.shard.forwarding import said_of
 from topics.codec import Undecodable, split_command
-from topics.messages import FORWARDED_HEADER
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+    from collections.abc import Callable, Iterable
+
+    from confluent_kafka import Message, Producer
 
 AT_ONCE = 1_000  # copies under way; the others wait their turn
+TELL_S = 60.0  # between words about copies that do not arrive
+
+
+class Source:
+    """One such partition while it is ours. `behind`: the offset behind the last command read."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.behind: int | None = None
+        self.open: dict[int, None] = {}  # offsets read and not acknowledged, in order
+        self.copied: dict[int, int] = {}  # shard -> the offset behind the last command for it
+
+    @property
+    def position(self) -> int | None:
+        """Everything below is acknowledged; None before anything was read."""
+        return next(iter(self.open), self.behind)
 
 
 class Copy(NamedTuple):
-    """One command on its way, by the partition and offset where it was read."""
+    """One command on its way."""
 
-    partition: int
+    source: Source
     offset: int
     key: bytes | None
     value: bytes | None
+    home: int
+    headers: list[tuple[str, bytes]]
 
 
 class Strays:
     """Those of one process. Used by the poll loop's thread; acknowledgements come from another and wait for it."""
 
-    def __init__(self, producer: Producer, topic: str, shards: int) -> None:
+    def __init__(self, producer: Producer, topic: str, shards: int, monotonic: Callable[[], float]) -> None:
         self._producer, self._topic, self._shards = producer, topic, shards
+        self._monotonic = monotonic
+        self._sources: dict[int, Source] = {}
         self._waiting: deque[Copy] = deque()
-        self._open: dict[int, dict[int, None]] = {}  # partition -> offsets not acknowledged, in order
-        self._read: dict[int, int] = {}  # partition -> the offset behind the last one read
         self._answers: deque[tuple[KafkaError | None, Copy]] = deque()
         self._under_way = 0
+        self._tell_at = 0.0
 
     def is_stray(self, partition: int) -> bool:
         """Whether it belongs to no shard."""
@@ -51,8 +73,7 @@ class Strays:
 
     def assigned(self, partitions: list[int]) -> None:
         """The group has given us these; a part of the commands will take a detour from now on."""
-        for partition in partitions:
-            self._open[partition] = {}
+        self._sources |= {partition: Source(partition) for partition in partitions}
         if partitions:
             event(
                 "partitions_without_shard",
@@ -62,43 +83,48 @@ class Strays:
                 "copied to their shards. Partitions can't be removed; `scheduler repartition` moves to another number",
             )
 
-    def dropped(self, partitions: list[int]) -> None:
+    def dropped(self, partitions: Iterable[int]) -> None:
         """They are another member's now, which begins where ours were acknowledged."""
         for partition in partitions:
-            self._open.pop(partition, None)
-            self._read.pop(partition, None)
+            self._sources.pop(partition, None)
+        self._waiting = deque(copy for copy in self._waiting if self._is_ours(copy))
 
     def take(self, message: Message) -> None:
         """A command read from one of them."""
-        partition, offset = message.partition() or 0, message.offset() or 0
-        if partition in self._open:
-            self._open[partition][offset] = None
-            self._read[partition] = offset + 1
-            self._waiting.append(Copy(partition, offset, message.key(), message.value()))
+        offset = message.offset() or 0
+        source = self._sources.get(message.partition() or 0)
+        if source is None:
+            return
+        settled = offset if source.position is None else source.position
+        home = self._home(message.key(), message.value(), source.number)
+        headers = said_of(source.number, offset, settled, max(settled, source.copied.get(home, 0)))
+        source.copied[home] = source.behind = offset + 1
+        source.open[offset] = None
+        self._waiting.append(Copy(source, offset, message.key(), message.value(), home, headers))
 
     def send(self) -> None:
         """Put as many copies on their way as may be; called at every turn."""
+        failed = []
         while self._answers:
             error, copy = self._answers.popleft()
             self._under_way -= 1
-            if error is None:
-                self._open.get(copy.partition, {}).pop(copy.offset, None)
-            else:
-                self._waiting.append(copy)  # whatever of its sender comes behind it may be applied first
-        while self._waiting and self._under_way < AT_ONCE:
-            copy = self._waiting[0]
-            if copy.offset in self._open.get(copy.partition, ()) and not self._sent(copy):
-                return
+            if error is None or self._is_hopeless(copy, error):
+                copy.source.open.pop(copy.offset, None)
+            elif self._is_ours(copy):
+                failed.append(copy)
+        self._waiting.extendleft(sorted(failed, key=lambda copy: copy.offset, reverse=True))
+        while self._waiting and self._under_way < AT_ONCE and self._sent(self._waiting[0]):
             self._waiting.popleft()
 
     def positions(self) -> dict[int, int]:
         """Partition -> the offset below which every copy is acknowledged."""
-        return {p: next(iter(self._open[p]), behind) for p, behind in self._read.items()}
+        found = {source.number: source.position for source in self._sources.values()}
+        return {number: position for number, position in found.items() if position is not None}
 
     @property
     def partitions(self) -> list[int]:
         """Those that we have now."""
-        return [*self._open]
+        return [*self._sources]
 
     @property
     def waiting(self) -> int:
@@ -106,32 +132,43 @@ class Strays:
         return len(self._waiting)
 
     def _sent(self, copy: Copy) -> bool:
+        """Whether the producer has taken it, or never will."""
+
         def delivered(error: KafkaError | None, _message: Message) -> None:
             self._answers.append((error, copy))
 
-        headers: list[tuple[str, str | bytes | None]] = [(FORWARDED_HEADER, b"%d-%d" % (copy.partition, copy.offset))]
+        headers: list[tuple[str, str | bytes | None]] = [*copy.headers]
         try:
-            self._producer.produce(
-                self._topic, copy.value, copy.key, self._home(copy), on_delivery=delivered, headers=headers
-            )
+            self._producer.produce(self._topic, copy.value, copy.key, copy.home, on_delivery=delivered, headers=headers)
         except BufferError:
             return False
         except KafkaException as fault:
-            if fault.args[0].retriable():
+            if not self._is_hopeless(copy, fault.args[0]):
                 return False
-            # Too large by just the header that says where it came from: it stays where it is.
-            where = f"{copy.partition}-{copy.offset}"
-            event("command_not_copied", logging.ERROR, command=where, text=fault.args[0].str())
-            self._open[copy.partition].pop(copy.offset, None)
+            copy.source.open.pop(copy.offset, None)
         else:
             self._under_way += 1
         return True
 
-    def _home(self, copy: Copy) -> int:
+    def _is_hopeless(self, copy: Copy, error: KafkaError) -> bool:
+        """Whether a copy that was refused must stay where it is; nobody can answer it. Whatever else, it waits."""
+        where = f"{copy.source.number}-{copy.offset}"
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            event("command_not_copied", logging.ERROR, command=where, text=error.str())
+            return True
+        if self._monotonic() >= self._tell_at:
+            self._tell_at = self._monotonic() + TELL_S
+            event("commands_wait", logging.ERROR, first=where, waiting=len(self._waiting), text=error.str())
+        return False
+
+    def _is_ours(self, copy: Copy) -> bool:
+        return self._sources.get(copy.source.number) is copy.source
+
+    def _home(self, key: bytes | None, value: bytes | None, number: int) -> int:
         """The shard whose schedule it names, or one to say what is wrong with it."""
         try:
-            owner = split_command(copy.value).get("schedule_id")
+            owner = split_command(value).get("schedule_id")
         except Undecodable:
             owner = None
-        key = owner.encode() if isinstance(owner, str) else copy.key
-        return partition_for(key, self._shards) if key else copy.partition % self._shards
+        key = owner.encode() if isinstance(owner, str) else key
+        return partition_for(key, self._shards) if key else number % self._shards

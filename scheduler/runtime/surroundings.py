@@ -48,9 +48,15 @@ class Surroundings:
             rules=Rules(grace_max_ms=s.grace_max_ms),
         )
 
-    def store_path(self, shard: int) -> Path:
+    @property
+    def stores(self) -> Path:
+        """Where this node keeps its stores."""
         s = self.settings
-        return s.data_dir / "stores" / f"{s.namespace or 'default'}-{s.node_id}" / str(shard)
+        return s.data_dir / "stores" / f"{s.namespace or 'default'}-{s.node_id}"
+
+    def store_path(self, shard: int) -> Path:
+        """The first directory of a shard's store."""
+        return self.stores / str(shard)
 
     def identity(self, shard: int) -> Identity:
         """Whose a shard's store must be."""

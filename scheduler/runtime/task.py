@@ -76,7 +76,8 @@ class ShardTask:
         self._leaves_at: float | None = None
         self._idle_ms = 0.0  # with nothing due within this, a shard that leaves is gone
         self._wipe = False  # the store was of no use
-        self._refusals = 0  # of the disk, since it served for a while
+        self._refusals = 0  # of its store in a row
+        self._ready_at: float | None = None
         self._proof = around.outside.event()
         self._wake = around.outside.condition()
         self._thread = around.outside.thread(self._run, f"shard-{number}")
@@ -160,7 +161,7 @@ class ShardTask:
     def _own_until_closed(self) -> None:
         pause = RETRY_S
         while not self._ends:
-            began = self._monotonic()
+            self._ready_at = None
             try:
                 self._own()
             except Fenced as fault:
@@ -169,15 +170,18 @@ class ShardTask:
                 self._failed("retriable", fault)
             except StateCorrupted as fault:
                 self._wipe = self._wipe or isinstance(fault, StoreDamaged)
-                self._refusals += isinstance(fault, StoreUnusable)
                 self._failed("state", fault)
             except Exception as fault:  # noqa: BLE001 - a shard is never left without an owner: report, and own it anew
                 self._failed("unexpected", fault)
             if not self._ends:
-                if self._monotonic() - began > SERVED_S:
-                    pause, self._refusals = RETRY_S, 0
+                pause = RETRY_S if self._has_served else pause
                 self._await_proof(pause)
                 pause = min(RETRY_MAX_S, pause * RETRY_GROWTH)
+
+    @property
+    def _has_served(self) -> bool:
+        """Whether it was ready, and for a while."""
+        return self._ready_at is not None and self._monotonic() - self._ready_at > SERVED_S
 
     @property
     def _ends(self) -> bool:
@@ -196,6 +200,8 @@ class ShardTask:
         self.phase = Phase.FAILED
         self.trouble = str(fault)
         self.is_outgrown = isinstance(fault, NewerFormat)
+        before = 0 if self._has_served else self._refusals
+        self._refusals = before + 1 if isinstance(fault, StoreUnusable) else 0
         self._around.telemetry.ready.labels(str(self.number)).set(0)
         self._around.telemetry.failures.labels(why).inc()
         unexpected = why == "unexpected"
@@ -245,6 +251,7 @@ class ShardTask:
             store = self._restored(restore, now, calendars)
             restored = self._monotonic()
         scanner = Scanner(around.settings, around.catalogue, self.number, self._notify)
+        gauges = Gauges(around.telemetry, self.number, around.settings.horizon_ms, self._monotonic)
         try:
             around.telemetry.restores.inc()
             around.telemetry.restored.inc(restore.applied)
@@ -260,6 +267,7 @@ class ShardTask:
             with self._wake:
                 self.position = self.seek_to = shard.position(COMMANDS_INPUT)
             self.phase = Phase.READY
+            self._ready_at = self._monotonic()
             self.trouble = None
             around.telemetry.ready.labels(str(self.number)).set(1)
             event(
@@ -270,8 +278,9 @@ class ShardTask:
                 restore_s=round(restored - inited, 3),
                 applied=restore.applied,
             )
-            self._loop(shard, transaction, scanner, calendars)
+            self._loop(shard, transaction, scanner, calendars, gauges)
         finally:
+            gauges.forget()
             around.pace.leave(self.number)
             scanner.stop()
             store.close()
@@ -300,9 +309,10 @@ class ShardTask:
                 self._wake.wait(0.02)
         return None
 
-    def _loop(self, shard: Shard, transaction: Transaction, scanner: Scanner, calendars: Calendars) -> None:
+    def _loop(
+        self, shard: Shard, transaction: Transaction, scanner: Scanner, calendars: Calendars, gauges: Gauges
+    ) -> None:
         settings, clock, pace = self._around.settings, self._around.clock, self._around.pace
-        gauges = Gauges(self._around.telemetry, settings.horizon_ms, self._monotonic)
         tenants = NO_TENANTS
         jumps = clock.jumps  # a look that is late after one is late because of it
         rest_ms = 0.0  # until the next step may begin

@@ -81,6 +81,14 @@ class Telemetry:
         self.forwarded = Counter(
             "scheduler_commands_forwarded", "Commands sent to a wrong partition.", registry=registry
         )
+        self.strays_waiting = Gauge(
+            "scheduler_stray_commands_waiting",
+            "Commands in partitions that belong to no shard, read and not yet on their way to their shards.",
+            registry=registry,
+        )
+        self.aside = Gauge(
+            "scheduler_aside", "1 while this process leaves all shards to others: its disk refuses.", registry=registry
+        )
         self.transactions = Counter("scheduler_transactions", "Transactions committed.", registry=registry)
         self.transaction_seconds = Counter(
             "scheduler_transaction_seconds", "Time from begin to the commit's answer.", registry=registry

@@ -125,6 +125,11 @@ class Commands:
                 f"this command was sent to the wrong partition ({origin.partition}) and forwarded: "
                 "set partitioner=murmur2_random on librdkafka producers and key records by schedule_id"
             )
+            if origin.partition >= self._catalogue.shards and record.key == owner:
+                text = (
+                    f"this command came by partition {origin.partition}, which belongs to no shard: its topic was "
+                    f"given more partitions than the {self._catalogue.shards} shards, see `scheduler doctor`"
+                )
             warnings += (Problem("", "forwarded", text),)
         elif record.key != owner:
             warnings += (Problem("", "key", "key the record by its schedule_id, so that it needs no forwarding"),)

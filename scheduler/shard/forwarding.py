@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scheduler.shard.commands import Input
     from scheduler.shard.step import Step
 
+MOST_SOURCES = 4  # a shard; more partitions than shards there are only by mistake
 _PAIR = re.compile(r"(\d{1,10})-(\d{1,20})", re.ASCII)
 _OFFSETS = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 
@@ -67,12 +68,17 @@ def forward(step: Step, record: Input, owner: bytes, home: int) -> None:
     """Copy a command to the partition of its owner key."""
     settled = step.record.positions.get(catalog.COMMANDS, 0)
     gapless = step.copied.get(home, settled)
-    headers = [
-        (FORWARDED_HEADER, b"%d-%d" % (record.partition, record.offset)),
-        (FORWARDED_AFTER_HEADER, b"%d-%d" % (settled, gapless)),
-    ]
+    headers = said_of(record.partition, record.offset, settled, gapless)
     step.copied[home] = record.offset + 1
     step.forwards.append(Forward(owner, record.value or b"", home, headers))
+
+
+def said_of(partition: int, offset: int, settled: int, gapless: int) -> list[tuple[str, bytes]]:
+    """The headers of a copy: see the module's docstring."""
+    return [
+        (FORWARDED_HEADER, b"%d-%d" % (partition, offset)),
+        (FORWARDED_AFTER_HEADER, b"%d-%d" % (settled, gapless)),
+    ]
 
 
 def is_known(forwarded: Mapping[int, int], origin: Origin) -> bool:
@@ -87,6 +93,8 @@ def receive(step: Step, origin: Origin) -> bool:
     known = origin.offset < mark
     if not known and origin.gapless is not None and origin.gapless <= mark:
         mark = origin.offset + 1
-    if mark != marks.get(origin.partition, 0) and origin.partition < step.catalogue.shards:
+    # Anyone may write headers: what they can make a record remember has a bound.
+    is_listed = origin.partition in marks or len(marks) < MOST_SOURCES * step.catalogue.shards
+    if mark != marks.get(origin.partition, 0) and is_listed:
         step.record = step.record.moved(forwarded={**marks, origin.partition: mark})
     return not known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,7 @@ def _unusable(directory: Path, done: str, fault: Exception) -> StoreUnusable:
 
 
 class RocksStore:
-    """A `Store` in a directory of its own. Raises StateCorrupted with the next step when the disk refuses.
+    """A `Store` in a directory of its own. Raises StoreUnusable with the next step when the disk refuses.
 
     `write_buffer`: bytes in memory, twice that at most, before they go to a file of their own; 0: the usual.
     """
@@ -132,11 +133,13 @@ class RocksStore:
             self._db.delete_range(start, end)
 
     def close(self) -> None:
-        self._db.close()
+        # A disk that refused before refuses this, too. A store is only a copy: whatever it lacks is read again.
+        with suppress(Exception):
+            self._db.close()
 
     def destroy(self) -> None:
         """Close it and delete the directory."""
-        self._db.close()
+        self.close()
         erase(self._directory)
 
     @staticmethod

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
 
 from scheduler.cli import main
 from scheduler.config import Kafka, Settings
 from scheduler.runtime.hold import Hold, look
 from tests.support.commands import ask, create, send
 from tests.support.node import Cluster, Node, await_ready, wait_until
-from tests.support.verifier import Dispatches, Reader, beats, judge, now_ms
+from tests.support.verifier import Dispatches, Reader, beats, judge, now_ms, rfc3339
+from topics.admin import connect
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -104,6 +106,33 @@ def test_schedules_fire_through_a_move_each_nominal_once(cluster: Cluster, after
     assert {(line["actor"], line["reason"]) for line in told} == {("maria", "growth")}
     (reply,) = ask(after, {"command": "resume", "schedule_id": "acme/resting"})
     assert (reply.code, reply.version, reply.revision) == ("resumed", 1, 3)
+
+
+def test_commands_in_added_partitions_move_too(cluster: Cluster, after: Cluster) -> None:
+    """Sent when no node ran, to partitions that no shard of the old side has: they are there on the new side, once."""
+    node = cluster.node().start()
+    await_ready(node)
+    assert send(cluster, _far("acme/before")) == ["created"]
+    admin = connect(cluster.kafka)
+    (added,) = admin.create_partitions([NewPartitions(cluster.catalogue.commands, 5)]).values()
+    added.result(10)
+    node.stop()
+    names = [f"acme/stray-{n}" for n in range(40)]
+    producer = Producer({**cluster.kafka, "partitioner": "murmur2_random"})
+    for name in names:
+        producer.produce(cluster.catalogue.commands, json.dumps(_far(name)), name)
+    assert producer.flush(10) == 0
+    assert moved(node, after)["commands"] == len(names)
+    assert moved(node, after)["commands"] == 0, "carried over a second time"
+    new = after.node("n2").start()
+    await_ready(new)
+    assert send(after, *({"command": "cancel", "schedule_id": name} for name in [*names, "acme/before"])) == [
+        "cancelled"
+    ] * (len(names) + 1)
+
+
+def _far(name: str) -> dict[str, Any]:
+    return {"command": "create", "schedule_id": name, "spec": {"trigger": {"at": rfc3339(now_ms() + 3_600_000)}}}
 
 
 def _topics(cluster: Cluster) -> set[str]:

@@ -10,11 +10,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.support.commands import create, send
-from tests.support.node import Cluster, await_ready
+from tests.support.node import Cluster, await_ready, wait_until
 from tests.support.verifier import Beat, Dispatches, Reader, Seen, beats, judge, now_ms, rfc3339, stamped
 from topics.admin import connect
 from topics.partition import partition_for
@@ -77,15 +77,43 @@ def test_partitions_added_to_the_command_topic(cluster: Cluster) -> None:
     assert odd.flush(10) == 0
     with Reader(cluster, [cluster.catalogue.rejected]) as reader:
         reader.read_until(lambda: len(reader.seen) == 2, node.words)
-    node.sigkill()  # copies whose offsets were not committed are copied again
+    by_home = Producer(cluster.kafka)
+    gone = [name for name in stray if partition_for(name.encode(), 5) >= cluster.shards]
+    for name in gone:
+        delete = json.dumps({"command": "delete", "schedule_id": name})
+        by_home.produce(cluster.catalogue.commands, delete, name, partition_for(name.encode(), cluster.shards))
+    assert by_home.flush(10) == 0
+    node.sigkill()
+    # As if the group had not heard of what was copied: all of it is copied again.
+    again = ConsumerGroupTopicPartitions(
+        f"{cluster.namespace}scheduler", [TopicPartition(cluster.catalogue.commands, p, 0) for p in (2, 3, 4)]
+    )
+    wait_until(lambda: altered(admin, again), "the group to be empty")
     node.start()
     await_ready(node)
-    assert send(cluster, *({"command": "cancel", "schedule_id": name} for name in stray)) == ["cancelled"] * len(stray)
+    with Reader(cluster, [cluster.catalogue.rejected]) as reader:
+        reader.read_until(lambda: codes(reader)["repeated"] >= len(gone), node.words)
+    kept = [name for name in stray if name not in gone]
+    assert send(cluster, *({"command": "cancel", "schedule_id": n} for n in kept)) == ["cancelled"] * len(kept)
+    assert send(cluster, *({"command": "cancel", "schedule_id": n} for n in gone)) == ["not_found"] * len(gone)
     with Dispatches(cluster) as dispatches:
         dispatches.await_all(expected, words=node.words)
         assert node.stop() == [0]
         verdict = judge(dispatches.read_to_end(), expected)
     assert verdict.clean, f"{verdict}\n{node.words(60)}"
+
+
+def altered(admin: AdminClient, offsets: ConsumerGroupTopicPartitions) -> bool:
+    """Whether a group without members has these offsets now."""
+    try:
+        admin.alter_consumer_group_offsets([offsets])[offsets.group_id].result(10)
+    except KafkaException:
+        return False  # it has members still
+    return True
+
+
+def codes(reader: Reader) -> Counter[str]:
+    return Counter(seen.fields["code"] for seen in reader.seen)
 
 
 def test_an_update_at_the_instant_leaves_one_occurrence(cluster: Cluster) -> None:

@@ -11,10 +11,15 @@ import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.world.fibers import SECOND
 from tests.support.world.simulation import Simulation
+
+if TYPE_CHECKING:
+    from tests.support.world.machines import Node
 
 FIRST = int(os.environ.get("FIRST_SEED", "1"))
 COUNT = int(os.environ.get("SEEDS", "50"))
@@ -55,6 +60,35 @@ def test_the_stories_are_not_tame() -> None:
     assert {"shard_failed fenced", "shard_failed retriable", "shards_lost", "shards_revoked", "standby_begun"} <= heard
     assert {"schedule", "catch_up", "manual"} <= origins
     assert {"missed downtime", "suppressed paused", "cancelled cancelled"} <= states
+
+
+@pytest.mark.parametrize("seed", [1, 3])  # a shard with nothing to write, as in 2, does not notice
+def test_a_disk_that_refuses_while_its_node_serves(seed: int) -> None:
+    """Whoever has something to write leaves all shards to others until the disk takes it, then takes some again."""
+    simulation = Simulation(seed)
+    world, node = simulation.world, simulation.nodes[0]
+    for other in simulation.nodes:
+        for index in range(other.settings.processes):
+            other.start(index)
+    world.run(8 * SECOND)
+    simulation.tenant.begin()
+    world.run(8 * SECOND)
+    before = served_by(simulation, node)
+    assert before
+    node.disk.refuses = True
+    world.run(40 * SECOND)
+    assert len(simulation.owners()) == simulation.catalogue.shards
+    less = served_by(simulation, node)
+    assert len(less) < len(before)
+    node.disk.refuses = False
+    world.run(40 * SECOND)
+    assert len(simulation.owners()) == simulation.catalogue.shards
+    assert len(served_by(simulation, node)) > len(less)
+    simulation.end()
+
+
+def served_by(simulation: Simulation, node: Node) -> list[int]:
+    return [n for n, who in simulation.owners().items() if any(body in node.bodies.values() for body, _ in who)]
 
 
 def test_a_seed_tells_one_story() -> None:

@@ -217,4 +217,4 @@ def test_a_revoked_shard_that_cannot_fire_closes(now: int | None, waits_ms: int)
     task.phase = Phase.READY
     task.leave(15.0, 0.5)
     shard: Any = SimpleNamespace(waits_ms=lambda _now: waits_ms)
-    task._loop(shard, None, None, None)  # type: ignore[arg-type]
+    task._loop(shard, None, None, None, None)  # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def test_shards_that_come_are_assigned_at_a_definite_offset() -> None:
     consumer: Any = Calls()
     assignment = object.__new__(Assignment)
     assignment.tasks = {0: consumer}
-    assignment._strays = Strays(consumer, "scheduler.commands", 1)
+    assignment._strays = Strays(consumer, "scheduler.commands", 1, lambda: 0.0)
     assignment._assigned(consumer, [TopicPartition("scheduler.commands", 0)])
     assert consumer.offsets == [0]
     assert consumer.paused == {"scheduler.commands"}

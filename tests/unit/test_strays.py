@@ -42,7 +42,7 @@ def command(offset: int, value: bytes = b"", key: bytes | None = b"acme/a", part
 
 def strays(count: int = 0) -> tuple[Producer, Strays]:
     producer: Any = Producer()
-    found = Strays(producer, "scheduler.commands", SHARDS)
+    found = Strays(producer, "scheduler.commands", SHARDS, lambda: 0.0)
     found.assigned([STRAY])
     for offset in range(count):
         found.take(command(offset))
@@ -58,8 +58,8 @@ def test_a_partition_is_stray_behind_the_last_shard() -> None:
 def test_a_command_goes_to_the_shard_of_its_schedule_and_says_where_it_was() -> None:
     producer, _ = strays(3)
     homes = [partition_for(b"acme/s-%d" % n, SHARDS) for n in range(3)]
-    assert [(home, dict(headers)) for _, home, headers in producer.sent] == [
-        (home, {"fwd": b"6-%d" % n}) for n, home in enumerate(homes)
+    assert [(home, dict(headers)["fwd"]) for _, home, headers in producer.sent] == [
+        (home, b"6-%d" % n) for n, home in enumerate(homes)
     ]
 
 
@@ -96,9 +96,7 @@ def test_a_copy_that_failed_is_sent_again() -> None:
     assert found.positions() == {STRAY: 1}
 
 
-@pytest.mark.parametrize(
-    "fault", [BufferError("full"), KafkaException(KafkaError(KafkaError._STATE, "x", False, True))]
-)
+@pytest.mark.parametrize("fault", [BufferError("full"), KafkaException(KafkaError(KafkaError._FATAL))])
 def test_a_producer_that_can_take_no_more_is_asked_later(fault: Exception) -> None:
     producer, found = strays()
     producer.refuses = fault
@@ -124,6 +122,41 @@ def test_only_so_many_are_under_way_at_once() -> None:
     producer.answers[0](None, None)
     found.send()
     assert found.waiting == 4
+
+
+def test_a_copy_says_what_is_there_before_it() -> None:
+    """Below the first offset all was acknowledged; from the second on there is none for the same shard."""
+    producer, found = strays()
+    same = [b'{"schedule_id":"acme/a"}', b'{"schedule_id":"acme/a"}']
+    for offset, value in enumerate(same, 10):
+        found.take(command(offset, value))
+    found.send()
+    producer.answers[0](None, None)
+    found.send()
+    found.take(command(12, same[0]))
+    found.send()
+    assert [dict(headers)["fwd-after"] for _, _, headers in producer.sent] == [b"10-10", b"10-11", b"11-12"]
+
+
+def test_a_copy_that_failed_goes_before_what_came_behind_it() -> None:
+    producer, found = strays(AT_ONCE + 2)
+    for answer in reversed(producer.answers[:2]):
+        answer(KafkaError(KafkaError._MSG_TIMED_OUT), None)
+    found.send()
+    assert [value for value, _, _ in producer.sent[-2:]] == [command(0).value(), command(1).value()]
+
+
+def test_a_partition_that_comes_back_is_read_anew() -> None:
+    """What was read before and not sent is read again, and goes once."""
+    producer, found = strays(AT_ONCE + 1)
+    found.dropped([STRAY])
+    found.assigned([STRAY])
+    found.take(command(AT_ONCE))
+    for answer in producer.answers[:AT_ONCE]:
+        answer(None, None)
+    found.send()
+    assert len(producer.sent) == AT_ONCE + 1
+    assert found.positions() == {STRAY: AT_ONCE}
 
 
 def test_a_partition_that_is_another_member_s_is_let_go() -> None:
