@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 5.0  # between questions to the group, and between looks at the disk
 TURN_S = 0.2
+REFUSALS = 4  # in a row: no matter of a moment
 PAUSE_S = 10.0  # aside at least so long, twice that the next time
 PAUSE_MAX_S = 600.0  # served so long: the next time is a first time again
 
@@ -42,6 +43,16 @@ class Aside:
         self._pause = 0.0
         self._looked_at = self._joined_at = -math.inf
 
+    @property
+    def patience(self) -> int:
+        """How often in a row a store may refuse before its shard had better be elsewhere; a second time, only once."""
+        return 1 if self._is_back else REFUSALS
+
+    @property
+    def _is_back(self) -> bool:
+        """Whether it was aside not long ago."""
+        return self._pause > 0 and self._around.outside.monotonic() - self._joined_at < PAUSE_MAX_S
+
     def leaves(self, refused: list[int]) -> bool:
         """Whether to leave shards whose stores refuse to somebody who is there: looked at every few seconds."""
         now = self._around.outside.monotonic()
@@ -51,8 +62,7 @@ class Aside:
         if not self._around.outside.has_company():
             return False
         self._refused = refused
-        again = now - self._joined_at < PAUSE_MAX_S
-        self._pause = min(PAUSE_MAX_S, self._pause * 2) if again and self._pause else PAUSE_S
+        self._pause = min(PAUSE_MAX_S, self._pause * 2) if self._is_back else PAUSE_S
         return True
 
     def wait(self) -> None:

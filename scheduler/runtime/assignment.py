@@ -66,6 +66,7 @@ class Assignment:
         self._topic = around.catalogue.commands
         self._strays = Strays(around.outside.plain, self._topic, around.settings.shards, self._monotonic)
         self.tasks: dict[int, ShardTask] = {}
+        self.is_member = False  # the group has said which shards are ours, if any
         self._closing: dict[int, ShardTask] = dict(ending or {})
         self._paused: set[int] = set()
         self._leaving = False
@@ -103,10 +104,10 @@ class Assignment:
         """Whether a shard of ours was written by a newer version than this."""
         return any(task.is_outgrown for task in self.tasks.values())
 
-    @property
-    def refused(self) -> list[int]:
-        """The shards of ours whose stores this node can't keep."""
-        return sorted(number for number, task in self.tasks.items() if task.is_refused)
+    def refused(self, times: int) -> list[int]:
+        """The shards of ours that can't serve since their stores were refused, so many times in a row at least."""
+        tasks = self.tasks.items()
+        return sorted(n for n, task in tasks if task.refusals >= times and task.phase is not Phase.READY)
 
     @property
     def ending(self) -> dict[int, ShardTask]:
@@ -145,6 +146,7 @@ class Assignment:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Read nothing until the shard says from where: its own record holds the position, not the group. Not at a
         # logical offset, which the client would look up, and go to, perhaps after the seek.
+        self.is_member = True
         strays = [p.partition for p in partitions if self._strays.is_stray(p.partition)]
         shards = [p for p in partitions if not self._strays.is_stray(p.partition)]
         consumer.incremental_assign(

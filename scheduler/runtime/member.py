@@ -90,7 +90,7 @@ class Member:
         """Whether another process is to serve a shard of ours that we can't: a newer version, or one with a disk."""
         if self._assignment.is_outgrown and self._turn.is_over():
             return True
-        return self._aside.leaves(self._assignment.refused)
+        return self._aside.leaves(self._assignment.refused(self._aside.patience))
 
     def _join(self) -> None:
         self._probe.say(waits=True)
@@ -126,7 +126,9 @@ class Member:
             for n, task in sorted(tasks.items())
         }
         now, difference, alarms = self._clock.now(), self._clock.wall_difference_ms(), self._clock.alarms()
-        serving = all(task.phase is Phase.READY and task.trouble is None for task in tasks.values())
+        serving = self._assignment.is_member and all(
+            task.phase is Phase.READY and task.trouble is None for task in tasks.values()
+        )
         return {
             "live": live,
             "ready": live and now is not None and not alarms and serving and not self._awaited and not self._aside_for,

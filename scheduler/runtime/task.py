@@ -40,7 +40,6 @@ RETRY_S = 0.05  # the first; a kept shard goes on at once
 RETRY_GROWTH = 4
 RETRY_MAX_S = 5.0
 SERVED_S = 30.0  # a shard that served so long begins again with quick retries
-REFUSALS = 4  # of its store in a row: no matter of a moment, another node had better have the shard
 PREDECESSOR_S = INIT_S + 2.0  # longer than a call of the old thread that would fence the new one
 
 
@@ -76,7 +75,7 @@ class ShardTask:
         self._leaves_at: float | None = None
         self._idle_ms = 0.0  # with nothing due within this, a shard that leaves is gone
         self._wipe = False  # the store was of no use
-        self._refusals = 0  # of its store in a row
+        self.refusals = 0  # of its store in a row, since it served for a while
         self._ready_at: float | None = None
         self._proof = around.outside.event()
         self._wake = around.outside.condition()
@@ -141,11 +140,6 @@ class ShardTask:
         """Commands read and not answered."""
         return len(self._inbox)
 
-    @property
-    def is_refused(self) -> bool:
-        """Whether this node can't keep the shard's store, as it seems."""
-        return self._refusals >= REFUSALS and self.phase is not Phase.READY
-
     # --- the thread
 
     def _run(self) -> None:
@@ -200,8 +194,8 @@ class ShardTask:
         self.phase = Phase.FAILED
         self.trouble = str(fault)
         self.is_outgrown = isinstance(fault, NewerFormat)
-        before = 0 if self._has_served else self._refusals
-        self._refusals = before + 1 if isinstance(fault, StoreUnusable) else 0
+        before = 0 if self._has_served else self.refusals
+        self.refusals = before + 1 if isinstance(fault, StoreUnusable) else 0
         self._around.telemetry.ready.labels(str(self.number)).set(0)
         self._around.telemetry.failures.labels(why).inc()
         unexpected = why == "unexpected"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from scheduler.errors import StateCorrupted, StoreUnusable
-from scheduler.runtime.aside import LOOK_S, PAUSE_MAX_S, PAUSE_S, Aside
+from scheduler.runtime.aside import LOOK_S, PAUSE_MAX_S, PAUSE_S, REFUSALS, Aside
 from scheduler.state.rocks import StoreHeld
 
 if TYPE_CHECKING:
@@ -148,6 +148,16 @@ def test_a_store_that_a_copy_of_ours_holds_can_be_opened(node: Node) -> None:
     assert aside.leaves(REFUSED)
     node.store = StoreHeld("by a standby")
     assert gone(node, aside) == pytest.approx(PAUSE_S, abs=LOOK_S)
+
+
+def test_who_was_aside_not_long_ago_leaves_at_the_first_refusal(node: Node) -> None:
+    aside = node.aside()
+    assert aside.patience == REFUSALS
+    assert aside.leaves(REFUSED)
+    aside.wait()
+    assert aside.patience == 1
+    node.now += PAUSE_MAX_S
+    assert aside.patience == REFUSALS
 
 
 def test_a_disk_that_refuses_again_and_again_keeps_a_node_out_longer_and_longer(node: Node) -> None:
