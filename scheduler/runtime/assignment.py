@@ -66,7 +66,6 @@ class Assignment:
         self._topic = around.catalogue.commands
         self._strays = Strays(around.outside.plain, self._topic, around.settings.shards, self._monotonic)
         self.tasks: dict[int, ShardTask] = {}
-        self.is_member = False  # the group has said which shards are ours, if any
         self._closing: dict[int, ShardTask] = dict(ending or {})
         self._paused: set[int] = set()
         self._leaving = False
@@ -98,6 +97,14 @@ class Assignment:
                 self._throttle(number, self._strays.waiting)
         self._commit_offsets()
         self._closing = {n: t for n, t in self._closing.items() if t.phase is not Phase.CLOSED}
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group knows us. Who gets no shard is not told so by a callback."""
+        try:
+            return bool(self._consumer.memberid())
+        except RuntimeError:  # it is closed
+            return False
 
     @property
     def is_outgrown(self) -> bool:
@@ -146,7 +153,6 @@ class Assignment:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Read nothing until the shard says from where: its own record holds the position, not the group. Not at a
         # logical offset, which the client would look up, and go to, perhaps after the seek.
-        self.is_member = True
         strays = [p.partition for p in partitions if self._strays.is_stray(p.partition)]
         shards = [p for p in partitions if not self._strays.is_stray(p.partition)]
         consumer.incremental_assign(
