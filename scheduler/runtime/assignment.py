@@ -20,6 +20,7 @@ group leaves it first.
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, KafkaError, KafkaException, TopicPartition
@@ -51,6 +52,7 @@ ANSWER_S = 10.0  # a commit unanswered for so long is forgotten
 PROOF_S = 0.2  # between commits asked for as proof
 LEAVE_S = 1.0  # for a new owner to get ready in, once it has heard that we left: one and a half heartbeats
 LEAVE_MAX_S = 5.0
+SETTLED_S = 10.0  # after joining: longer than a rebalance takes
 GIVE_UP_S = 15.0  # for a new owner of a revoked shard: the group hears of it in its next rebalance
 GIVE_UP_IDLE_S = 0.5  # if nothing of it falls due so soon it closes: the new owner may wait for the store, on this node
 
@@ -66,6 +68,8 @@ class Assignment:
         self._topic = around.catalogue.commands
         self._strays = Strays(around.outside.plain, self._topic, around.settings.shards, self._monotonic)
         self.tasks: dict[int, ShardTask] = {}
+        self._has_heard = False
+        self._joined_at = math.inf
         self._closing: dict[int, ShardTask] = dict(ending or {})
         self._paused: set[int] = set()
         self._leaving = False
@@ -75,6 +79,7 @@ class Assignment:
 
     def join(self) -> None:
         """Become a member of the group."""
+        self._joined_at = self._monotonic()
         self._consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
     def poll(self) -> None:
@@ -99,12 +104,9 @@ class Assignment:
         self._closing = {n: t for n, t in self._closing.items() if t.phase is not Phase.CLOSED}
 
     @property
-    def is_member(self) -> bool:
-        """Whether the group knows us. Who gets no shard is not told so by a callback."""
-        try:
-            return bool(self._consumer.memberid())
-        except RuntimeError:  # it is closed
-            return False
+    def is_settled(self) -> bool:
+        """Whether the group has said what is ours. Who gets nothing is not told so: that shows by time alone."""
+        return self._has_heard or self._monotonic() - self._joined_at > SETTLED_S
 
     @property
     def is_outgrown(self) -> bool:
@@ -153,6 +155,7 @@ class Assignment:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # Read nothing until the shard says from where: its own record holds the position, not the group. Not at a
         # logical offset, which the client would look up, and go to, perhaps after the seek.
+        self._has_heard = True
         strays = [p.partition for p in partitions if self._strays.is_stray(p.partition)]
         shards = [p for p in partitions if not self._strays.is_stray(p.partition)]
         consumer.incremental_assign(

@@ -126,7 +126,7 @@ class Member:
             for n, task in sorted(tasks.items())
         }
         now, difference, alarms = self._clock.now(), self._clock.wall_difference_ms(), self._clock.alarms()
-        serving = self._assignment.is_member and all(
+        serving = self._assignment.is_settled and all(
             task.phase is Phase.READY and task.trouble is None for task in tasks.values()
         )
         return {
