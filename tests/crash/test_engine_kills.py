@@ -71,7 +71,7 @@ def test_killed_while_taking_over(cluster: Cluster) -> None:
 @pytest.mark.soak
 def test_killed_anywhere_in_a_start(cluster: Cluster) -> None:
     """In the rebalance callback, at each place of a restore, and at later steps: the chain of kills goes on."""
-    points = [("in_assigned", 1), ("in_init", 2), *(("in_restore", n) for n in range(1, 7)), ("after_restore", 2)]
+    points = [("in_assigned", 1), ("in_init", 2), *(("in_restore", n) for n in range(1, 5)), ("after_restore", 2)]
     points += [(point, n) for point in ("before_produce", "before_commit", "after_commit") for n in (1, 2, 7)]
     points += [(point, n) for point in ("after_store", "in_advance") for n in (1, 2, 7)]
     live_through(cluster, points, 1_000, 200)
