@@ -110,7 +110,7 @@ class _Reading:
             topic: lambda fields, seen: self._ledger.dispatched(fields, seen.partition, seen.append_ms)
             for topic in catalogue.dispatch_topics()
         }
-        self._takers[catalogue.replies] = lambda fields, seen: self._ledger.answered(fields, seen.append_ms)
+        self._takers[catalogue.replies] = lambda fields, seen: self._ledger.answered(fields)
         self._takers[catalogue.occurrences] = lambda fields, _: self._ledger.told(fields)
         self._takers[catalogue.commands] = lambda fields, _: self._ledger.commanded(fields)
         self._reader = Reader(cluster, list(self._takers))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.ledger import AFTER_MS, Ledger
+from tests.support.ledger import Ledger
 from tests.support.verifier import Beat, rfc3339, stamped
 
 FIRST = 1_800_000_000_000
@@ -57,9 +57,9 @@ def test_what_nobody_asked_for_is_strange() -> None:
 
 def held_ledger() -> Ledger:
     """Paused behind the first nominal, resumed behind the third, which is written down."""
-    ledger = Ledger([], [HELD])
-    ledger.answered(reply("paused", FIRST + 100), FIRST + 110)
-    ledger.answered(reply("resumed", FIRST + 2_100), FIRST + 2_110)
+    ledger = Ledger([STEADY], [HELD])
+    ledger.answered(reply("paused", FIRST + 100))
+    ledger.answered(reply("resumed", FIRST + 2_100))
     ledger.told(
         {
             "schedule_id": "held/one",
@@ -74,24 +74,29 @@ def held_ledger() -> Ledger:
 
 def test_what_a_pause_suppressed_is_not_lost() -> None:
     """It is told on the history; the others have run."""
-    counts = fired(held_ledger(), HELD, 0, 3).result()
+    counts = fired(fired(held_ledger(), HELD, 0, 3), STEADY, 0, 1, 2).result()
     assert counts.clean
-    assert (counts.expected, counts.told) == (2, 2)
+    assert (counts.expected, counts.told) == (5, 2)
 
 
 def test_a_start_after_an_acknowledged_pause_is_seen() -> None:
-    """A nominal of the pause, and one of before it that starts long after the answer."""
+    """A nominal of the pause; and one of before it, behind a nominal of later than the answer."""
     counts = fired(held_ledger(), HELD, 0, 1, 3).result()
     assert (counts.after, counts.strange) == (1, 1), "it ran, and is told not to have"
-    late = fired(held_ledger(), HELD, 0, late_ms=111 + AFTER_MS)
-    assert fired(late, HELD, 3).result().after == 1
+    assert fired(fired(fired(held_ledger(), STEADY, 0, 1), HELD, 0), HELD, 3).result().after == 1
+
+
+def test_what_goes_out_with_the_answer_to_a_pause_is_not_after_it() -> None:
+    """However late its transaction came to an end: nothing of later than the answer stands before it."""
+    ledger = fired(fired(held_ledger(), STEADY, 0), HELD, 0, late_ms=60_000)
+    assert fired(fired(ledger, STEADY, 1, 2, late_ms=60_000), HELD, 3).result().clean
 
 
 def test_a_nominal_of_a_held_schedule_that_nobody_mentions_is_lost() -> None:
     """Neither run nor told; also behind a cancel nothing is owed, but before it everything."""
-    assert fired(held_ledger(), HELD, 0).result().lost == 1
+    assert fired(fired(held_ledger(), HELD, 0), STEADY, 0, 1, 2).result().lost == 1
     cancelled = Ledger([], [HELD])
-    cancelled.answered(reply("cancelled", FIRST + 1_500), FIRST + 1_510)
+    cancelled.answered(reply("cancelled", FIRST + 1_500))
     assert fired(cancelled, HELD, 0).result().lost == 1
 
 
@@ -99,7 +104,7 @@ def test_each_answered_trigger_runs_once() -> None:
     """One is lost, one doubled; a command without an answer is not clean either."""
     ledger = Ledger([])
     for name in ("a", "b", "c"):
-        ledger.answered(reply("dispatched", FIRST, command_id=name, occurrence_id=f"manual/x:1:m-{name}"), FIRST)
+        ledger.answered(reply("dispatched", FIRST, command_id=name, occurrence_id=f"manual/x:1:m-{name}"))
     for name in ("a", "b", "b"):
         more = {"occurrence_id": f"manual/x:1:m-{name}", "origin": "manual"}
         ledger.dispatched(dispatch(Beat("manual/x", FIRST, FIRST + 1), FIRST, **more), 0, FIRST)
