@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scheduler.runtime.telemetry import Telemetry
     from scheduler.shard.shard import Shard
 
-SHOW_S = 1.0  # some of it takes some ms to count while much is due, and nobody looks more often
+SHOW_S = 2.0  # some of it takes some ms to count while much is due, and nobody looks more often
 KINDS = ("undecided", "catch_up", "backfill")
 
 
