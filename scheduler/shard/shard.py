@@ -123,8 +123,8 @@ class Shard:
     def open(self, now: int) -> None:
         """Take up the restored store at `now`: what fell due since the shard last looked becomes a backlog.
 
-        Overdue work waits for `commands_read`. Raises StateCorrupted when the stored cursor lies in the future, or when
-        the cluster has moved to another namespace, or not yet to this one.
+        Overdue work waits for `commands_read`. Raises StateCorrupted when the stored cursor lies in the future or is
+        lost, or when the cluster has moved to another namespace, or not yet to this one.
         """
         stored = stored_record(self._store)
         if stored is not None:
@@ -135,6 +135,7 @@ class Shard:
         self._tidy.open()
         self._refuse_future(now)
         if stored is None:
+            self._refuse_schedules()
             self.record = self.record.moved(cursor=instant_end(now), seen_until=now, tz_version=tz_version())
         self.zones.load(now, known=stored is None or self.record.zones_step > 0)
         if self.record.tz_version != tz_version():
@@ -217,6 +218,16 @@ class Shard:
             raise StateCorrupted(
                 f"shard {self.number} is being filled from namespace {origin.namespace!r} and is not whole: run the "
                 "same `scheduler repartition` again to its end, then it is served"
+            )
+
+    def _refuse_schedules(self) -> None:
+        """A shard without a record is a new one: with schedules, all that is due since it last looked would be lost."""
+        found = next(iter(self._store.keys(keys.SCHEDULE, keys.after_prefix(keys.SCHEDULE))), None)
+        if found is not None:
+            raise StateCorrupted(
+                f"shard {self.number} has schedules, such as {found[1:].decode()}, but no record on "
+                f"{self._catalogue.shard_records} of what of them has run: restore that topic from a backup or a "
+                "mirror. Without it nobody can tell what is due: move the definitions to another namespace then"
             )
 
     def _refuse_future(self, now: int) -> None:

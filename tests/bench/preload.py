@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import multiprocessing as mp
 import time
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from confluent_kafka import Producer
 
+from scheduler import wire
 from scheduler.core.time import format_instant
 from scheduler.shard.commands import Input
 from scheduler.shard.shard import Shard, ShardSettings
 from scheduler.state.store import MemoryStore
 from topics.catalog import Catalogue
 from topics.messages import STEP_HEADER
+from topics.partition import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,15 +83,15 @@ def names(command: dict[str, Any], numbers: range) -> list[str]:
     return [str(command["schedule_id"]).replace(PLACE, f"{n:08d}") for n in numbers]
 
 
-def preload(it: Stand, commands: Sequence[dict[str, Any]], count: int, processes: int = 2) -> float:
-    """Write `count` schedules, copies of the creates in turn; returns the seconds that took."""
+def preload(it: Stand, commands: Sequence[dict[str, Any]], number: int, processes: int = 2) -> float:
+    """Write `number` schedules, copies of the creates in turn; returns the seconds that took."""
     began = time.monotonic()
     values = written(commands, time.time_ns() // 1_000_000)
     shapes = [(str(one["schedule_id"]).encode(), value) for one, value in zip(commands, values, strict=True)]
     topic = it.settings.catalogue().schedules
     context = mp.get_context("spawn")
     workers = [
-        context.Process(target=_produce, args=(it.kafka, topic, shapes, range(k, count, processes)), daemon=True)
+        context.Process(target=_produce, args=(it.kafka, topic, shapes, range(k, number, processes)), daemon=True)
         for k in range(processes)
     ]
     for worker in workers:
@@ -97,7 +100,29 @@ def preload(it: Stand, commands: Sequence[dict[str, Any]], count: int, processes
         worker.join()
     if any(worker.exitcode for worker in workers):
         raise RuntimeError(f"not all was written: exit codes {[worker.exitcode for worker in workers]}")
+    producer = Producer(it.kafka)
+    catalogue = it.settings.catalogue()
+    for shard in range(catalogue.shards):
+        for key, value in _records_of(shard, catalogue, commands[0]):
+            producer.produce(catalogue.shard_records, value, key, shard, headers=HEADERS)
+    if producer.flush(30):
+        raise RuntimeError("the shards' own records could not be written")
     return time.monotonic() - began
+
+
+def _records_of(shard: int, catalogue: Catalogue, command: dict[str, Any]) -> list[tuple[bytes, bytes | None]]:
+    """What a shard writes of itself with its first create; no commands are on the topic, so it has read none."""
+    now = time.time_ns() // 1_000_000
+    every = (names(command, range(n, n + 1))[0] for n in count())
+    name = next(name for name in every if partition_for(name.encode(), catalogue.shards) == shard)
+    one = Shard(shard, catalogue, MemoryStore(), ShardSettings())
+    one.open(now)
+    value = msgspec.json.encode({**command, "schedule_id": name})
+    step = one.plan(now, [Input(shard, 0, now, name.encode(), value)])
+    found = {r.key: r.value for r in step.records if r.topic == catalogue.shard_records} if step else {}
+    own = b"%d" % shard
+    found[own] = wire.record_to_bytes(wire.record_from_bytes(found[own] or b"").moved(positions={}), now)
+    return [*found.items()]
 
 
 def _produce(kafka: dict[str, str], topic: str, shapes: list[tuple[bytes, bytes]], numbers: range) -> None:

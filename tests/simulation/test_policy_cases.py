@@ -14,6 +14,7 @@ import pytest
 
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.errors import StateCorrupted
+from scheduler.shard import keys
 from scheduler.shard.shard import ShardSettings
 from scheduler.state.store import Batch
 from tests.support.driver import Driver
@@ -442,6 +443,19 @@ def test_p50_a_mark_in_the_future_stops_the_shard() -> None:
     driver.kill()
     driver.now -= 100_000
     with pytest.raises(StateCorrupted, match="repair-cursor"):
+        driver.start()
+
+
+def test_a_shard_with_schedules_and_no_record_of_what_has_run_stops() -> None:
+    """Taken for a new shard it would pass over all that fell due since it last looked, without a word."""
+    driver = since("12:00:30")
+    driver.create(trigger=MINUTELY)
+    driver.advance(120_000)
+    driver.kill()
+    lost = Batch()
+    lost.delete(keys.RECORD)
+    driver.store.write(lost)
+    with pytest.raises(StateCorrupted, match=r"no record on scheduler\.shards of what of them has run"):
         driver.start()
 
 
