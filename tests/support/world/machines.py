@@ -129,6 +129,11 @@ class Body:
         )
         node.world.spawn(self.process, self._member.run, "main")
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether `/ready` would say so. Who is not yet, or was aside, joins the group, and shards move then."""
+        return bool(self._member.state()["ready"])
+
     def serving(self) -> dict[int, ShardTask]:
         """The shards this process serves now."""
         return {n: task for n, task in self._member.tasks.items() if task.phase is Phase.READY and not task.trouble}

@@ -127,6 +127,8 @@ class Simulation:
             for number in range(self.catalogue.shards)
             if len(owners.get(number, [])) != 1
         ]
+        bodies = [body for node in self.nodes for body in node.bodies.values()]
+        wrong += [f"{body.name} is not ready" for body in bodies if not body.is_ready]
         unanswered = self.tenant.unanswered(self.witness.answered)
         wrong += [f"command {name} has no answer" for name in unanswered]
         return wrong + judge(self.tenant.sent, self.witness, self.brokers.wall_ms())
