@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.time import format_instant
+from scheduler.shard.forwarding import MOST_SOURCES
 from tests.support.driver import START, Driver
 from topics.catalog import Catalogue
 from topics.partition import partition_for
@@ -502,12 +503,23 @@ def test_a_forwarded_command_is_named_by_its_first_place_and_says_the_cure() -> 
     driver = Driver()
     body = json.dumps({"command": "create", "schedule_id": "acme/a", "spec": {"trigger": HOURLY}}).encode()
     for _ in range(2):
-        driver.send(body, key=b"acme/a", forwarded_from="3-17")
+        driver.send(body, key=b"acme/a", forwarded_from="0-17")
     driver.run_until(driver.now)
     replies = driver.topics.values("scheduler.replies")
-    assert [(r["command_id"], r["code"]) for r in replies] == [("3-17", "created"), ("3-17", "created")]
+    assert [(r["command_id"], r["code"]) for r in replies] == [("0-17", "created"), ("0-17", "created")]
     assert "partitioner=murmur2_random" in replies[0]["warnings"][0]["message"]
     assert len(driver.topics.values("scheduler.schedule-history")) == 1
+
+
+def test_who_sent_to_an_added_partition_is_told_whose_mistake_that_is() -> None:
+    """The sender did everything right: its topic has more partitions than there are shards."""
+    driver = Driver(catalogue=Catalogue(shards=4))
+    mine = next(f"acme/n{n}" for n in range(99) if partition_for(f"acme/n{n}".encode(), 4) == 0)
+    body = json.dumps({"command": "create", "schedule_id": mine, "spec": {"trigger": HOURLY}}).encode()
+    driver.send(body, key=mine.encode(), forwarded_from="5-17", forwarded_after="9-9")
+    driver.run_until(driver.now)
+    [reply] = driver.topics.values("scheduler.replies")
+    assert "more partitions than the 4 shards" in reply["warnings"][0]["message"]
 
 
 def test_a_forwarded_command_is_not_forwarded_again() -> None:
@@ -544,11 +556,21 @@ def test_what_a_stranger_says_of_the_copies_before_is_not_believed(after: str | 
     body = b'{"command":"preview","schedule_id":"acme/n1","spec":{"trigger":{"every_ms":60000}}}'
     assert partition_for(b"acme/n1", 4) == 0
     driver.send(body, key=b"acme/n1", forwarded_from="3-17", forwarded_after=after)
-    driver.send(body, key=b"acme/n1", forwarded_from="4-17", forwarded_after="17-17")  # there is no such partition
     driver.run_until(driver.now)
     assert driver.shard is not None
     assert driver.shard.record.forwarded == {}
     assert driver.topics.values("scheduler.rejected") == []
+
+
+def test_what_strangers_can_make_a_shard_remember_has_a_bound() -> None:
+    """Each source takes some bytes of a record that every step writes."""
+    driver = Driver(catalogue=Catalogue(shards=4))
+    body = b'{"command":"preview","schedule_id":"acme/n1","spec":{"trigger":{"every_ms":60000}}}'
+    for partition in range(100, 100 + 5 * MOST_SOURCES):
+        driver.send(body, key=b"acme/n1", forwarded_from=f"{partition}-17", forwarded_after="17-17")
+    driver.run_until(driver.now)
+    assert driver.shard is not None
+    assert len(driver.shard.record.forwarded) == 4 * MOST_SOURCES
 
 
 def test_a_mark_that_is_not_ours_names_nothing() -> None:
