@@ -82,7 +82,7 @@ class Courier:
     def strays(self, tails: Tails) -> int:
         """The commands in partitions that belong to no shard, from where nodes have copied them: how many.
 
-        None while nodes of the old cluster run, which copy them themselves. Raises Retriable.
+        0 while nodes of the old cluster run, which copy them themselves. Raises Retriable.
         """
         admin = connect(self._old.client_config())
         group = group_id(self._old.namespace)
