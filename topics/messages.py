@@ -261,6 +261,13 @@ class Move(Message):
     filling: bool = False
 
 
+class Absence(Message):
+    """Nobody looked in (since, until], too short a time for an outage: what fell due then fires from the cursor."""
+
+    since: Instant
+    until: Instant
+
+
 class Shard(Message):
     """`scheduler.shards`: the shard record, rewritten by every step that changes anything."""
 
@@ -279,6 +286,7 @@ class Shard(Message):
     calendars: dict[str, int] = {}  # name -> the version its schedules are planned by
     zones_step: int = 0  # the step that last wrote the record `<shard>/zones`
     forwarded: dict[int, int] = {}  # partition of the command topic -> below it every copy from there is applied
+    absence: Absence | None = None  # until what fell due in it is decided
     moved_to: Move | None = None  # the shard is over: what was its own is in that namespace
     moved_from: Move | None = None
     queues: int = 0  # how many records `<shard>/queue/...` there are

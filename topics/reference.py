@@ -52,6 +52,7 @@ PARTS: Final[tuple[type[messages.Message], ...]] = (
     messages.Stretch,
     messages.Cursor,
     messages.KeyRange,
+    messages.Absence,
     messages.Backlog,
     messages.Move,
     messages.ZoneMark,

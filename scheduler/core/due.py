@@ -12,7 +12,9 @@ an outage a *backlog* is a stretch of one priority that the cursor has passed an
                                      what lies between its own cursor and the shard's, if it lags
 
 An outage ends all lagging: what lagged when it began is decided with the backlog of its priority, which then begins
-before the cursor of that time (`since`); up to there only what lagged belongs to it.
+before the cursor of that time (`since`); up to there only what lagged belongs to it. An *absence* is an outage so short
+that nobody's grace is over but that of schedules which asked for less: the cursor goes on from where it was, without
+any backlog.
 
 The next nominal of a schedule is its first undecided one; with the schedules, the live records and the shard's records
 the whole due index can therefore be derived again, and it is not logged itself.
@@ -107,6 +109,21 @@ class Backlog(NamedTuple):
         return lag is not None and lag.is_closed_over(key)
 
 
+class Absence(NamedTuple):
+    """Nobody looked in (since, until] (ms), and what fell due then fires from the cursor as if somebody had."""
+
+    since: int
+    until: int
+
+
+def undecided_absence(record: ShardRecord) -> Absence | None:
+    """The shard's last absence, while something that fell due in it may be undecided."""
+    absence = record.absence
+    if absence is None or not (record.lags or instant_of(record.cursor) < absence.until):
+        return None
+    return absence
+
+
 def stretches(queue: bytes, record: ShardRecord) -> list[tuple[bytes, bytes | None]]:
     """What of a queue is undecided, as (after, until] in ascending order; the last has no end."""
     cursor = record.cursor
@@ -137,7 +154,7 @@ def is_passed_over(key: bytes, record: ShardRecord) -> bool:
 
 
 def look_at(key: bytes, record: ShardRecord, now: int, rules: Rules) -> Look:
-    """How the nominal with this key is to be judged: as missed in the outage whose backlog holds it, or as just due.
+    """How the nominal with this key is to be judged: as missed while nobody looked, or as just due.
 
     An outage that begins before the last one's backlog is decided extends it: what nobody has decided is one set.
     """
@@ -147,6 +164,9 @@ def look_at(key: bytes, record: ShardRecord, now: int, rules: Rules) -> Look:
         if backlog.holds(key, record.lags):
             looked_at = max(instant_of(b.until) for b in held)
             return Look(now, backlog.seen_until, rules, backlog.reason, looked_at)
+    absence = record.absence
+    if absence is not None and instant_of(key) <= absence.until:
+        return Look(now, absence.since, rules, looked_at=absence.until)
     return Look(now, now, rules)
 
 

@@ -12,7 +12,7 @@ from scheduler.core.due import instant_end
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.core.due import Backlog, Lag
+    from scheduler.core.due import Absence, Backlog, Lag
 
 FORMAT = 2  # of all records a shard writes to its changelogs; a newer one than ours is refused
 FORMAT_WITHOUT_LAGS = 1  # what a shard with no lagging queue writes: older versions read it
@@ -39,6 +39,8 @@ class ShardRecord(Struct, frozen=True, kw_only=True, gc=False):
     `forwarded`: partition of the command topic -> the offset below which every copy from there is here and applied (a
     release that does not know it leaves it out again, which is harmless: a copy that comes twice is then known by its
     command id only, as it was before there were marks; so it needs no new `FORMAT`).
+    `absence`: the last one, until what fell due in it is decided (a release that does not know it takes that for due
+    while somebody looked: it runs, or is missed under another reason).
     `moved_to`: the shard is over, its schedules are in that namespace. `moved_from`: where a new one's come from.
     `lags`: the queues that lag or lagged (see `core/due.py`), by name; each is a record of its own on the topic.
     """
@@ -56,6 +58,7 @@ class ShardRecord(Struct, frozen=True, kw_only=True, gc=False):
     calendars: Mapping[str, int] = {}
     zones_step: int = 0
     forwarded: Mapping[int, int] = {}
+    absence: Absence | None = None
     moved_to: Move | None = None
     moved_from: Move | None = None
     lags: Mapping[bytes, Lag] = {}

@@ -70,7 +70,6 @@ class ShardTask:
         self._feeding = False
         self._next = 0  # the lowest offset not fed yet
         self._caught_up = False
-        self._commands_end = 0
         self._closing = False
         self._leaves_at: float | None = None
         self._idle_ms = 0.0  # with nothing due within this, a shard that leaves is gone
@@ -255,9 +254,8 @@ class ShardTask:
             if now is None:
                 return
             shard.use(calendars)
-            shard.open(now)
+            shard.open(now, restore.commands_end)
             around.telemetry.zones_missing.labels(str(self.number)).set(shard.zones.missing())
-            self._commands_end = restore.commands_end
             with self._wake:
                 self.position = self.seek_to = shard.position(COMMANDS_INPUT)
             self.phase = Phase.READY
@@ -360,8 +358,7 @@ class ShardTask:
                 self.position = shard.position(COMMANDS_INPUT)
                 self._around.telemetry.committed(step, self._around.clock.now() or now, seconds)
                 rest_ms = settings.join_due_ms if len(self._inbox) >= shard.max_inputs else settings.join_ms
-            # A stream of commands that never ends must not keep the catch-up waiting: the end seen at first will do.
-            if (self._caught_up and not self._inbox) or shard.position(COMMANDS_INPUT) >= self._commands_end:
+            if self._caught_up and not self._inbox:
                 shard.commands_read()
             scanner.ask(shard.questions())
             more = shard.housekeep(now, chores=chores)

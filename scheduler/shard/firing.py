@@ -3,14 +3,16 @@
 As long as everything that is due fits into a step, it goes out in the order of the due index and the cursor moves to
 now. When more is due, or much at once, queues take turns (`core/turns.py`); the cursor moves to now all the same, and
 each queue that did not get all of its own lags from then on: it has a cursor of its own until it has caught up.
+
+What fell due in an absence, a takeover's say, goes out in the same way.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scheduler.core.due import Lag, instant_end, instant_of
-from scheduler.core.model import Gone
+from scheduler.core.due import Due, Lag, instant_end, instant_of, undecided_absence
+from scheduler.core.model import Gone, Nominal
 from scheduler.core.turns import Turns
 from scheduler.shard.waiting import LATE_CHECK_MS
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from scheduler.shard.ground import Ground
     from scheduler.shard.held import Item
     from scheduler.shard.horizon import Horizon
+    from scheduler.shard.outage import Outage
     from scheduler.shard.step import Step
 
 PLAIN = 500  # items that go out in the order of their keys: too few for the order to matter to anybody
@@ -30,11 +33,12 @@ LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cos
 class Firing:
     """One per shard; remembers only whose turn it is."""
 
-    def __init__(self, ground: Ground, horizon: Horizon, limit: int) -> None:
+    def __init__(self, ground: Ground, horizon: Horizon, outage: Outage, limit: int) -> None:
         self._reader = ground.reader
         self._catalogue = ground.catalogue
         self._settler = ground.settler
         self._horizon = horizon
+        self._outage = outage
         self._limit = limit
         self._turns = Turns()
 
@@ -60,10 +64,13 @@ class Firing:
             self._leave_behind(step, cursor)
         step.record = step.record.moved(cursor=cursor)
         step.items = [item for item in step.taken if item.entry.alive]
+        misfired: Mapping[str, Due] = {}
         if step.items and step.now - oldest >= LATE_CHECK_MS:
-            self._drop_too_late(step)
+            misfired = self._drop_too_late(step)
         if horizon.has_notes:
-            self._note_passed(step)
+            self._note_passed(step, misfired)
+        if step.record.absence is not None:
+            step.record = step.record.moved(absence=undecided_absence(step.record))
 
     def _take_turns(self, step: Step, bound: bytes) -> int:
         """Returns since when the oldest has waited."""
@@ -103,27 +110,48 @@ class Firing:
                 return items[:index]
         return items
 
-    def _drop_too_late(self, step: Step) -> None:
-        """Late because of a burst or a throttle, never a misfire; but max_lateness bounds that, too."""
-        late = [
-            item
-            for item in step.items
-            if item.entry.limit_ms is not None and step.now - instant_of(item.key) > item.entry.limit_ms
-        ]
-        if not late:
-            return
+    def _drop_too_late(self, step: Step) -> Mapping[str, Due]:
+        """Take out what is later than its schedule allows; returns the schedules that their policies decided instead.
+
+        Late because of a burst or a throttle is never a misfire, but max_lateness bounds that, too. In an absence it is
+        one, by how late it was when somebody looked again; then the policy covers all that the schedule owes.
+        """
+        absence = step.record.absence
+        late: list[Item] = []
+        misfired: dict[str, Due] = {}
+        for item in step.items:
+            if item.entry.limit_ms is None or item.entry.schedule_id in misfired:
+                continue
+            at = instant_of(item.key)
+            if absence is not None and absence.since < at <= absence.until:
+                if absence.until - at > item.entry.limit_ms:
+                    misfired[item.entry.schedule_id] = Due(item.key, Nominal(item.scheduled_for, at))
+            elif step.now - at > item.entry.limit_ms:
+                late.append(item)
+        if not late and not misfired:
+            return misfired
         definitions = self._reader.schedules([item.entry.schedule_id for item in late])
         for item, definition in zip(late, definitions, strict=True):
             if definition is not None:
                 gone = Gone("missed", "throttled", 1, item.scheduled_for, item.scheduled_for)
                 self._settler.record(step, definition, gone)
+        self._outage.decide_misfired(step, misfired)
         dropped = set(map(id, late))
-        step.items = [item for item in step.items if id(item) not in dropped]
+        step.items = [i for i in step.items if id(i) not in dropped and not _is_decided(i, misfired)]
+        return misfired
 
-    def _note_passed(self, step: Step) -> None:
+    def _note_passed(self, step: Step, misfired: Mapping[str, Due]) -> None:
         """What calendars and gaps took away before the nominals that fire now."""
         for item in step.taken:
-            if item.entry.alive and item.entry.notes is not None and item.scheduled_for in item.entry.notes:
+            if not item.entry.alive or item.entry.notes is None or _is_decided(item, misfired):
+                continue
+            if item.scheduled_for in item.entry.notes:
                 definition, notes = item.entry.notes[item.scheduled_for]
                 for gone in notes:
                     self._settler.record(step, definition, gone)
+
+
+def _is_decided(item: Item, misfired: Mapping[str, Due]) -> bool:
+    """Whether the item is among what its schedule's policy has decided."""
+    first = misfired.get(item.entry.schedule_id)
+    return first is not None and item.key >= first.key

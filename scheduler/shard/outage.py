@@ -1,8 +1,12 @@
 """After an outage: what fell due while nobody looked is decided in slices, and caught up under a budget.
 
-On-time work never waits for it. A slice takes the next schedules of a backlog, decides everything each of them owes,
-moves it to its next future nominal, and moves the backlog's lower end past it, all in one transaction. What a policy
-wants to run although it is late becomes a catch-up record and is dispatched as the tenant's budget allows.
+After one so short that no grace is over, the shard fires on from its cursor instead: in bulk, as if it had looked all
+the time (`is_brief`). Only schedules that asked for less than the least grace are decided by their policy even then.
+
+After a longer one on-time work never waits for what is overdue. A slice takes the next schedules of a backlog, decides
+everything each of them owes, moves it to its next future nominal, and moves the backlog's lower end past it, all in one
+transaction. What a policy wants to run although it is late becomes a catch-up record and is dispatched as the tenant's
+budget allows.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from scheduler import wire
-from scheduler.core.due import Backlog, instant_end, look_at, position, schedule_of
+from scheduler.core.due import Backlog, instant_end, instant_of, look_at, position, schedule_of, undecided_absence
 from scheduler.core.identity import tenant_of
 from scheduler.core.model import Priority, State
 from scheduler.core.policy import settle
@@ -24,11 +28,12 @@ from scheduler.shard.step import floored
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scheduler.core.due import Lag
+    from scheduler.core.due import Due, Lag
     from scheduler.core.model import Schedule
     from scheduler.core.record import ShardRecord
     from scheduler.shard.ground import Ground
-    from scheduler.shard.step import Step
+    from scheduler.shard.step import Step, Touched
+    from scheduler.state.store import Store
 
 SLICE = 200  # schedules decided in one step: some 20 ms on a machine with nothing else to do
 LEAST_SLICE = 10
@@ -37,12 +42,21 @@ KEYS_A_SLICE = 20_000  # due keys looked at in one step, those of other prioriti
 _ALL_CATCH_UPS = (keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))
 
 
+def is_brief(record: ShardRecord, store: Store, now: int, least_grace: int) -> bool:
+    """Whether all that fell due behind the cursor is still within the least grace (ms), and nothing else is owed."""
+    first = next(iter(store.keys(keys.DUE + record.cursor + b"\x00", keys.after_prefix(keys.DUE))), None)
+    return not record.backlogs and (first is None or instant_of(first[1:]) >= now - least_grace)
+
+
 def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
     """The shard was away until now: everything between its cursor and now is a backlog, most urgent first.
 
-    What lagged goes with it, so that all that a schedule owes is decided together: its queue's lag is closed.
+    What lagged goes with it, so that all that a schedule owes is decided together: its queue's lag is closed. So does
+    what fell due in an absence and is not decided.
     """
     until, cursor = instant_end(now), record.cursor
+    absence = undecided_absence(record)
+    seen_until = record.seen_until if absence is None else min(absence.since, record.seen_until)
     if until <= cursor:
         return record
     firsts: dict[int, bytes] = {}
@@ -55,9 +69,9 @@ def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
     for priority in Priority:
         first = firsts.get(priority)
         since = cursor if first is not None else b""
-        new.append(Backlog(priority, first or cursor, until, reason, record.seen_until, since))
+        new.append(Backlog(priority, first or cursor, until, reason, seen_until, since))
     backlogs = sorted([*record.backlogs, *new], key=lambda backlog: (backlog.priority, backlog.after))
-    return record.moved(cursor=until, backlogs=tuple(backlogs), lags={**record.lags, **lags})
+    return record.moved(cursor=until, backlogs=tuple(backlogs), lags={**record.lags, **lags}, absence=None)
 
 
 def _decided(record: ShardRecord, priority: int, reached: bytes) -> dict[bytes, Lag]:
@@ -141,8 +155,20 @@ class Outage:
         if schedule is None or schedule.state is not State.ACTIVE or self._settler.fault(schedule) is not None:
             return
         due = position(schedule, step.record)
-        if due is None or not backlog.holds(due.key, step.record.lags):
-            return  # a command of this very step has settled it
+        if due is not None and backlog.holds(due.key, step.record.lags):  # or a command of this very step settled it
+            self._settle(step, touched, schedule, due)
+
+    def decide_misfired(self, step: Step, firsts: Mapping[str, Due]) -> None:
+        """Decide by their policies all that schedules owe up to now, each from its first undecided nominal on."""
+        self._reader.touch(step, firsts)
+        for name, due in firsts.items():
+            schedule = step.touched[name].schedule
+            if schedule is not None:
+                self._settle(step, step.touched[name], schedule, due)
+        for name in firsts:
+            self._replace(step, name)
+
+    def _settle(self, step: Step, touched: Touched, schedule: Schedule, due: Due) -> None:
         look = look_at(due.key, step.record, step.now, self._rules)
         settlement = settle(schedule, due.nominal.scheduled_for, look)
         newest = schedule.spec.trigger.newest_before(step.now, 1, due.nominal.scheduled_for - 1)
@@ -153,7 +179,7 @@ class Outage:
         if settlement.waiting or (following is not None and following <= step.now):
             touched.schedule = floored(schedule, step.now)
             if not touched.saved:
-                step.put_floor(name, step.now)
+                step.put_floor(schedule.schedule_id, step.now)
 
     def _replace(self, step: Step, name: str) -> None:
         """The schedule's new place, now that the backlog has moved and its floor is raised."""

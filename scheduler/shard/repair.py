@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS
-from scheduler.core.due import instant_end, instant_of, position
+from scheduler.core.due import Absence, instant_end, instant_of, position
 from scheduler.core.model import Gone, Schedule, State
 from scheduler.core.record import ShardRecord
 from scheduler.core.time import format_instant
@@ -143,6 +143,7 @@ class Repair:
                 if backlog.after < self._new
             ),
             lags=_until(was.lags, self._new),
+            absence=None if was.absence is None else Absence(*(min(at, order.to) for at in was.absence)),
         )
         value = m.Repair(
             shard=was.shard,

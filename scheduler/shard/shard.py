@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scheduler import wire
-from scheduler.core.due import instant_end, instant_of, queue_of, schedule_of
+from scheduler.core.due import Absence, instant_end, instant_of, queue_of, schedule_of, undecided_absence
 from scheduler.core.model import Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules
 from scheduler.core.record import ShardRecord
@@ -29,7 +29,7 @@ from scheduler.shard.commands import Commands, Input
 from scheduler.shard.firing import Firing
 from scheduler.shard.ground import Ground
 from scheduler.shard.horizon import Horizon, Prepared
-from scheduler.shard.outage import Budget, Outage, opened
+from scheduler.shard.outage import Budget, Outage, is_brief, opened
 from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
 from scheduler.shard.rebuild import FORGET_AFTER, stored_floors, stored_record
@@ -60,6 +60,7 @@ CATCH_UP_CHUNK = 2_000
 COMMANDS_MS = 200  # of planning commands in one step, when something falls due so soon:
 SOON_MS = 2_000
 FEW_COMMANDS = 100  # a step takes in any case: below, it is the transaction that costs
+HELD_MS = 1_000  # at most, the least max_lateness, a shard that fires on waits for the commands that go first
 AHEAD_MS = 60_000  # a stored cursor further ahead of now than this stops the shard
 
 
@@ -108,23 +109,28 @@ class Shard:
         self.horizon = Horizon(
             store, self._plannable, self._prepare, span_ms=settings.horizon_ms, max_bytes=settings.horizon_bytes
         )
-        self._firing = Firing(ground, self.horizon, settings.max_records)
+        self._firing = Firing(ground, self.horizon, self._outage, settings.max_records)
         self.record = ShardRecord(shard=number)
         self._lags: Mapping[bytes, Lag] = {}  # as they are on the topic
         self._last_look = 0
         self._consumed = 0  # commands in the last step planned
         self._portion = settings.max_commands
+        self._commands_end = 0
         self._commands_read = False
         self._opened_at = 0
+        self._holds = False  # nothing fires yet
         self._deletes = 0
 
     # --- opening
 
-    def open(self, now: int) -> None:
-        """Take up the restored store at `now`: what fell due since the shard last looked becomes a backlog.
+    def open(self, now: int, commands_end: int = 0) -> None:
+        """Take up the restored store at `now`.
 
-        Overdue work waits for `commands_read`. Raises StateCorrupted when the stored cursor lies in the future or is
-        lost, or when the cluster has moved to another namespace, or not yet to this one.
+        What fell due since the shard last looked becomes a backlog; if that is not long ago, the shard fires on from
+        its cursor. Either waits for the commands before the offset `commands_end`.
+
+        Raises StateCorrupted when the stored cursor lies in the future or is lost, or when the cluster has moved to
+        another namespace, or not yet to this one.
         """
         stored = stored_record(self._store)
         if stored is not None:
@@ -141,15 +147,17 @@ class Shard:
         if self.record.tz_version != tz_version():
             self._place_anew()
         self.advance_passed()
-        if stored is not None:
-            self.record = opened(self.record, now, "downtime")
-        self.drop_horizon()
         # A clock that went back a little is waited for: nothing is decided twice at instants already passed.
         self._opened_at = self._last_look = max(now, self.record.seen_until, instant_of(self.record.cursor))
         self._look_for_debts()
         self._backfills.look()
         self._opened = True
         self._replans.begin(self.record)
+        self._commands_end = commands_end
+        self._commands_read = self.position(COMMANDS_INPUT) >= commands_end
+        if stored is not None:
+            self._go_on(now)
+        self.drop_horizon()
 
     def use(self, calendars: Calendars) -> None:
         """From the next step on these are the calendars; before `open` the ones to open with.
@@ -160,8 +168,24 @@ class Shard:
         if self._opened:
             self._replans.begin(self.record)
 
+    def _go_on(self, now: int) -> None:
+        """After an absence of the shard: fire on, or decide what is overdue as after an outage."""
+        record, waiting = self.record, self._waiting
+        least_grace = min(AWAY_MS, self._settings.rules.grace_min_ms)
+        owes = self._replans.is_busy or waiting.has_timers(now) or waiting.has_changes(now, None)
+        if owes or not is_brief(record, self._store, now, least_grace):
+            self.record = opened(record, now, "downtime")
+            return
+        before = undecided_absence(record)
+        since = record.seen_until if before is None else min(before.since, record.seen_until)
+        self.record = record.moved(absence=Absence(since, self._opened_at))
+        self._holds = not self._commands_read
+
     def commands_read(self) -> None:
-        """All commands sent before the shard opened are applied: a "pause all" among them wins over the catch-up."""
+        """All commands sent before the shard opened are applied: a "pause all" among them wins over what is overdue.
+
+        To be called when the topic has no more of them, should its last offsets hold none.
+        """
         self._commands_read = True
 
     def questions(self) -> list[Question]:
@@ -281,13 +305,15 @@ class Shard:
         self._consumed = 0
         if not FIRST_BELIEVED <= now <= LAST_BELIEVED or self.waits_ms(now):
             return None  # a clock not to be believed, or one to be caught up with: nothing moves
-        if now - self._last_look > AWAY_MS:
+        self._holds = self._holds and not self._commands_read
+        if now - self._last_look > AWAY_MS or (self._holds and now - self._opened_at > HELD_MS):
             self._was_away(now, away)
         elif (change := self._waiting.next_change) is not None and self._last_look < change < now:
             now, inputs = change, ()
         record = self.record.moved(step=self.record.step + 1, seen_until=now)
         step = Step(now, record, self._catalogue, self._store, self._lags)
-        self._firing.fire(step)
+        if not self._holds:
+            self._firing.fire(step)
         if self._waiting.has_timers(now):
             self._waiting.fire_timers(step, self._held_until)
         if self._waiting.has_changes(now, self._held_until):
@@ -300,7 +326,7 @@ class Shard:
             self._tidy.proceed(step, is_owing=self._is_owing)
         self._last_look = now
         if step.is_empty:
-            self.record = self.record.moved(cursor=step.record.cursor, seen_until=now, lags=step.record.lags)
+            self.record = step.record.moved(step=self.record.step)
             self.horizon.fired(step.taken, step.turns)  # dead ones
             self._tidy.looked(step)
             if step.replans:
@@ -321,6 +347,7 @@ class Shard:
         self.record = opened(self.record, now, reason)
         self.drop_horizon()
         self._opened_at = now
+        self._holds = False
 
     def _apply(self, step: Step, inputs: Sequence[Input]) -> None:
         room = self._settings.max_records - len(step.items)
@@ -351,6 +378,7 @@ class Shard:
         self._store.write(step.batch)
         self.record = step.record
         self._lags = step.record.lags
+        self._commands_read = self._commands_read or self.position(COMMANDS_INPUT) >= self._commands_end
         self.zones.committed(step)
         if step.replans:
             self._replans.looked(step)
@@ -423,7 +451,10 @@ class Shard:
         at_once = 0 if now is None else now
         if self._tidy.is_busy or (self._commands_read and (self.record.backlogs or self._replans.is_busy)):
             return at_once
-        found = [self.horizon.next_instant(), self._waiting.next_timer, self._waiting.next_change]
+        first = self.horizon.next_instant()
+        if self._holds and not self._commands_read and first is not None:
+            first = max(first, self._opened_at + HELD_MS + 1)
+        found = [first, self._waiting.next_timer, self._waiting.next_change]
         if self._commands_read:
             found.append(self._backfills.next_change(at_once))
             if self._outage.catching_up:

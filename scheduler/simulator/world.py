@@ -118,10 +118,9 @@ class World:
     def _open(self, now: int) -> Iterator[Happened]:
         self._shard = Shard(0, self.catalogue, self._store, self._settings)
         self._shard.use(self._calendars)
-        self._shard.open(now)
+        self._shard.open(now, self._offset + len(self._waiting))
         while self._waiting:
             yield from self._apply(now, self._waiting.popleft(), alone=True)
-        self._shard.commands_read()
         yield from self._settle(now)
 
     def _until(self, end: int) -> Iterator[Happened]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.core.due import Backlog, Lag, due_key, instant_end, instant_of, priority_of, schedule_of
+from scheduler.core.due import Absence, Backlog, Lag, due_key, instant_end, instant_of, priority_of, schedule_of
 from scheduler.core.model import PRIORITY_BY_NAME, PRIORITY_NAMES
 from scheduler.core.record import FORMAT, FORMAT_WITHOUT_LAGS, Move, ShardRecord
 from scheduler.core.time import format_instant, parse_instant
@@ -52,6 +52,7 @@ def record_to_bytes(record: ShardRecord, at: int) -> bytes:
             calendars=dict(record.calendars),
             zones_step=record.zones_step,
             forwarded=dict(record.forwarded),
+            absence=_absence_to_wire(record.absence),
             moved_to=_move_to_wire(record.moved_to),
             moved_from=_move_to_wire(record.moved_from),
             queues=len(record.lags),
@@ -90,6 +91,7 @@ def record_from_bytes(value: bytes) -> ShardRecord:
         calendars=record.calendars,
         zones_step=record.zones_step,
         forwarded=record.forwarded,
+        absence=_absence_from_wire(record.absence),
         moved_to=_move_from_wire(record.moved_to),
         moved_from=_move_from_wire(record.moved_from),
     )
@@ -212,6 +214,16 @@ def _read_zones(value: bytes) -> m.Zones:
         return _zones(value)
     except msgspec.MsgspecError as fault:
         raise unreadable("a zone record", fault, value) from fault
+
+
+def _absence_to_wire(absence: Absence | None) -> m.Absence | None:
+    if absence is None:
+        return None
+    return m.Absence(since=format_instant(absence.since), until=format_instant(absence.until))
+
+
+def _absence_from_wire(absence: m.Absence | None) -> Absence | None:
+    return None if absence is None else Absence(parse_instant(absence.since), parse_instant(absence.until))
 
 
 def _move_to_wire(move: Move | None) -> m.Move | None:

@@ -289,8 +289,8 @@ class Aborting(Driver):
         self.crash_before_commit()
         self.start(run=False)
         assert self.shard is not None
-        if not self._pending():
-            self.shard.commands_read()
+        while self.shard.housekeep(self.now):
+            pass
         return super().turn()
 
 

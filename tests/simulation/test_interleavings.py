@@ -408,7 +408,7 @@ def test_two_outages_in_a_row(drivers: list[Driver], restore: dict[str, bool], c
         driver.create(f"acme/a{n}", trigger=MINUTELY, priority=["critical", "normal", "high"][n % 3])
     driver.kill()
     driver.now = START + 10 * 60_000
-    driver.start(run=False)  # opened, nothing decided
+    driver.start(run=False, unread=1)  # opened, nothing decided
     getattr(driver, f"crash_{crash}")()
     driver.now = START + 20 * 60_000
     driver.start(**restore)

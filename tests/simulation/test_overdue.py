@@ -113,7 +113,6 @@ def test_a_busy_machine_decides_less_at_once() -> None:
     driver.run_until("2026-01-01T00:00:30Z")
     restarted(driver, "2026-01-01T01:00:30Z")
     assert driver.shard is not None
-    driver.turn()  # the commands of the outage, of which there are none, go first
     left = [1_000]
     for ms in (100.0, 100.0, 10.0, 20.0, 10.0):
         driver.turn()

@@ -183,7 +183,7 @@ def test_a_backlog_that_was_never_decided_fires_in_its_time() -> None:
     shard = driver.shard
     assert shard is not None
     shard._commands_read = False  # a start that has not read its commands decides nothing overdue yet
-    driver._commands_end = len(driver.commands) + 1
+    shard._commands_end = len(driver.commands) + 1
     driver.turn()
     driver.kill()
     driver.now = parse_instant(BACK)

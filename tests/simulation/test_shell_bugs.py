@@ -29,6 +29,7 @@ from scheduler.errors import Retriable
 from scheduler.runtime.assignment import Assignment
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.transaction import Transaction
+from scheduler.shard import outage
 from scheduler.shard.firing import Firing
 from scheduler.shard.rebuild import Rebuild
 from scheduler.shard.shard import Shard
@@ -70,6 +71,7 @@ def floor_not_written(patch: Patch) -> None:
         self.floors[schedule_id] = floor
 
     patch.setattr(Step, "put_floor", wrong)
+    patch.setattr(outage, "SLICE", 2)  # floors count between two slices
 
 
 def positions_from_the_group(patch: Patch) -> None:

@@ -83,15 +83,17 @@ class Driver:
 
     # --- the world
 
-    def start(self, *, wipe: bool = False, compacted: bool = False, run: bool = True) -> None:
-        """A new owner: restore from the topics (cold if `wipe`; `compacted`: each key's newest only), then open."""
+    def start(self, *, wipe: bool = False, compacted: bool = False, run: bool = True, unread: int = 0) -> None:
+        """A new owner: restore from the topics (cold if `wipe`; `compacted`: each key's newest only), then open.
+
+        `unread`: so many commands that go before what is overdue have not reached it yet.
+        """
         if wipe:
             self.store = self._new_store()
         restore(self.topics, self.store, self.catalogue, self.calendars, compacted=compacted, number=self.number)
         self.shard = Shard(self.number, self.catalogue, self.store, self.settings)
         self.shard.use(self.calendars)
-        self.shard.open(self.now)
-        self._commands_end = len(self.commands)
+        self.shard.open(self.now, len(self.commands) + unread)
         if run:
             self.run_until(self.now)
 
@@ -210,8 +212,6 @@ class Driver:
             for base in ORDER:
                 mark_applied(step.batch, base, self.topics.end(self.catalogue.namespace + base))
             self.shard.committed(step)
-        if self.shard.position("scheduler.commands") >= self._commands_end:
-            self.shard.commands_read()
         return step
 
     def inform(self) -> None:

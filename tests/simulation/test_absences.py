@@ -1,0 +1,186 @@
+"""A shard that was away for no longer than the least grace fires on from its cursor, with no backlog to be decided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler.core.record import ShardRecord
+from scheduler.core.time import parse_instant
+from scheduler.shard.shard import ShardSettings
+from tests.support.driver import Driver
+
+START = "2026-01-01T09:00:00Z"
+SECONDS = {"every_ms": 1_000, "anchor": START}
+HALF = "2026-01-01T09:00:30Z"
+MANY = 1_500  # more than seven slices of a backlog
+
+
+def record(driver: Driver) -> ShardRecord:
+    assert driver.shard is not None
+    return driver.shard.record
+
+
+def away(driver: Driver, ms: int, **restart: Any) -> None:
+    """Killed now, opened so much later, nothing decided yet but what can be read ahead."""
+    driver.kill()
+    driver.now += ms
+    driver.start(run=False, **restart)
+    while driver.shard is not None and driver.shard.housekeep(driver.now):
+        pass
+
+
+def test_what_fell_due_goes_out_in_bulk() -> None:
+    """One step for all of it, and nothing of it is late by any policy."""
+    driver = Driver(START)
+    for number in range(MANY):
+        driver.create(f"acme/n{number}", trigger={"at": HALF}, misfire="skip")
+    driver.run_until("2026-01-01T09:00:29Z")
+    away(driver, 4_000)
+    assert record(driver).backlogs == ()
+    driver.turn()
+    assert len(driver.dispatched()) == MANY
+    assert {d["origin"] for d in driver.dispatched()} == {"schedule"}
+    driver.advance(60_000)
+    assert len(driver.dispatched()) == MANY
+    assert driver.counts() == {}
+
+
+@pytest.mark.parametrize(("ms", "backlogs"), [(15_000, 0), (15_001, 4)])
+def test_the_least_grace_is_the_limit(ms: int, backlogs: int) -> None:
+    """By the oldest of what is due, however long nobody looked before that."""
+    driver = Driver(START)
+    driver.create(trigger={"at": HALF})
+    driver.kill()  # half a minute of nothing due, which no step has noted
+    driver.now = parse_instant(HALF)
+    away(driver, ms)
+    assert len(record(driver).backlogs) == backlogs
+    driver.run_until(driver.now)
+    assert len(driver.dispatched()) == 1
+
+
+def test_commands_that_were_sent_meanwhile_go_first() -> None:
+    """Nothing fires, not even what is on time, before the pause among them is applied."""
+    driver = Driver(START)
+    for name in ("acme/a", "acme/b"):
+        driver.create(name, trigger=SECONDS)
+    driver.run_until("2026-01-01T09:00:09.500Z")
+    away(driver, 3_000, unread=1)
+    assert driver.turn() is None
+    driver.send({"command": "pause", "schedule_id": "acme/a"})
+    driver.turn()
+    assert driver.clocks("acme/a")[-1] == driver.clocks("acme/b")[-1] == "09:00:09"
+    driver.run_until(driver.now)
+    assert driver.clocks("acme/b")[-3:] == ["09:00:10", "09:00:11", "09:00:12"]
+    driver.advance(5_000)
+    assert driver.clocks("acme/a")[-1] == "09:00:09"
+    assert driver.counts() == {"suppressed": 3}
+
+
+def test_commands_that_take_too_long_hold_only_what_is_overdue() -> None:
+    """After a second it is an outage after all: what is on time fires, the rest goes on waiting for the commands."""
+    driver = Driver(START)
+    driver.create("acme/a", trigger=SECONDS)
+    driver.create("acme/b", trigger={"at": "2026-01-01T09:00:15Z"})
+    driver.run_until("2026-01-01T09:00:09.500Z")
+    away(driver, 3_000, unread=1)
+    driver.advance(1_000)
+    assert record(driver).backlogs == ()
+    driver.advance(3_000)
+    assert driver.clocks("acme/a")[-1] == "09:00:09"
+    assert driver.clocks("acme/b") == ["09:00:15"]
+    assert record(driver).backlogs != ()
+    driver.send({"command": "create", "schedule_id": "acme/c", "spec": {"trigger": {"at": HALF}}})
+    driver.run_until(driver.now)
+    assert driver.clocks("acme/a")[-7:] == [f"09:00:{second}" for second in range(10, 17)]
+    assert driver.counts() == {}
+
+
+def test_less_than_the_least_grace_was_asked_for() -> None:
+    """The policy covers all that such a schedule owes, and its neighbour fires as it would."""
+    driver = Driver(START)
+    driver.create("acme/a", trigger=SECONDS, max_lateness_ms=2_000)
+    driver.create("acme/b", trigger=SECONDS)
+    driver.run_until("2026-01-01T09:00:09.500Z")
+    away(driver, 5_000)
+    driver.run_until(driver.now)
+    newest = driver.dispatched("acme/a")[-1]
+    assert (newest["scheduled_for"], newest["origin"], newest["stands_for"]) == ("2026-01-01T09:00:14Z", "catch_up", 5)
+    (missed,) = driver.occurrences("missed")
+    assert (missed["reason"], missed["count"]) == ("downtime", 4)
+    assert driver.clocks("acme/b")[-5:] == [f"09:00:{second}" for second in range(10, 15)]
+    driver.advance(2_000)
+    assert driver.clocks("acme/a")[-2:] == ["09:00:15", "09:00:16"]
+
+
+def test_lateness_is_judged_when_somebody_looks_again() -> None:
+    """Waiting for a turn afterwards does not age what the absence made late, also if the next owner dies, too."""
+    driver = Driver(START, ShardSettings(max_records=20))
+    for number in range(100):
+        driver.create(f"acme/n{number:03}", trigger={"at": HALF}, max_lateness_ms=3_000)
+    driver.run_until("2026-01-01T09:00:29Z")
+    away(driver, 3_500)
+    driver.turn()
+    driver.now += 2_000
+    driver.turn()
+    assert len(driver.dispatched()) == 40
+    away(driver, 4_000)
+    assert record(driver).absence is not None
+    driver.run_until(driver.now)
+    assert (len(driver.dispatched()), driver.counts()) == (40, {"missed": 60})
+    assert {o["reason"] for o in driver.occurrences("missed")} == {"downtime"}
+    driver.turn()
+    assert record(driver).absence is None
+
+
+SPECS = st.fixed_dictionaries(
+    {"trigger": st.sampled_from([SECONDS, {"every_ms": 4_000, "anchor": START}, {"at": HALF}])},
+    optional={
+        "window_ms": st.sampled_from([1_000, 5_000]),
+        "misfire": st.sampled_from(["fire_once", "skip", {"catch_up": 3}]),
+        "max_lateness_ms": st.sampled_from([1_000, 2_000, 7_000, 20_000]),
+        "priority": st.sampled_from(["critical", "normal"]),
+    },
+)
+COMMANDS = st.one_of(
+    st.sampled_from([{"command": verb} for verb in ("pause", "cancel", "delete")]),
+    st.fixed_dictionaries({"command": st.just("update"), "spec": SPECS}),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    specs=st.lists(SPECS, min_size=1, max_size=4),
+    before=st.integers(24_000, 32_000),
+    ms=st.integers(1, 14_000),
+    commands=st.lists(st.tuples(st.integers(0, 3), COMMANDS), max_size=3),
+)
+def test_it_comes_to_the_same_as_a_backlog(
+    specs: list[Any], before: int, ms: int, commands: list[tuple[int, dict[str, Any]]]
+) -> None:
+    """Whatever schedules ask for: what runs, on whose behalf, and what does not, as if an outage had been decided."""
+    told = []
+    for is_outage in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if is_outage:
+                patch.setattr("scheduler.shard.shard.is_brief", lambda *_: False)
+            driver = Driver(START, ShardSettings(catch_up_per_s=1e6))
+            for number, spec in enumerate(specs):
+                driver.create(f"acme/a{number}", **spec)
+            driver.advance(before)
+            driver.kill()
+            for number, command in commands:
+                driver.send({**command, "schedule_id": f"acme/a{number}"})
+            driver.now += ms
+            driver.start(run=False)
+            while driver.shard is not None and driver.shard.housekeep(driver.now):
+                pass
+            driver.run_until(driver.now)
+            driver.advance(3_000)
+        ran = sorted((d["occurrence_id"], d["origin"], d["stands_for"]) for d in driver.dispatched())
+        gone = sorted((o["schedule_id"], o["state"], o["reason"], o.get("count", 1)) for o in driver.occurrences())
+        told.append((ran, gone))
+    assert told[0] == told[1]
