@@ -103,7 +103,7 @@ class Hold:
         if self._transaction is None:
             changelogs = {self._settings.namespace + base: base for base in ORDER}
             commands = self._settings.catalogue().commands
-            transaction = Transaction(self._producer, RETIRED.keep, self._plain, commands, changelogs, never)
+            transaction = Transaction(self._producer(), RETIRED.keep, self._plain, commands, changelogs, never)
             transaction.init()
             self._transaction = transaction
         return self._transaction

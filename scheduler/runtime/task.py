@@ -225,7 +225,7 @@ class ShardTask:
         began = self._monotonic()
         changelogs = {around.settings.namespace + base: base for base in ORDER}
         transaction = Transaction(
-            lambda: outside.transactional_producer(self.number),
+            outside.transactional_producer(self.number),
             outside.retire,
             outside.plain,
             around.catalogue.commands,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
@@ -28,20 +28,19 @@ if TYPE_CHECKING:
 INIT_S = 10.0
 COMMIT_S = 10.0
 FORWARD_S = 10.0
-ASK_S = 0.1  # for the coordinator's answer to an initialisation, before it is asked for again
-REFUSALS = 6  # by a coordinator that aborts what was open; more, and it is no matter of some ms
+ASK_S = 0.05  # for the coordinator's answer to an initialisation, before it is asked again
 SLICE_S = 0.5  # a call is resumed so often, and given up at once when the shard is to close
 
 
 class Transaction:
-    """Commits steps of one shard through its transactional producer, which `produce_by` makes.
+    """Commits steps of one shard through its transactional producer, made for it and used by it alone.
 
     `changelogs`: full topic name to base name. `retire` keeps a client that failed for as long as it needs.
     """
 
     def __init__(
         self,
-        produce_by: Callable[[], Producer],
+        producer: Producer,
         retire: Callable[[Producer], None],
         plain: Producer,
         commands_topic: str,
@@ -51,9 +50,8 @@ class Transaction:
     ) -> None:
         self._stopped = stopped
         self._monotonic = monotonic
-        self._produce_by = produce_by
         self._retire = retire
-        self._producer = produce_by()
+        self._producer = producer
         self._plain = plain
         self._commands_topic = commands_topic
         self._changelogs = changelogs
@@ -61,25 +59,10 @@ class Transaction:
     def init(self) -> None:
         """Fence whoever had the transactional id, and abort what it left open. Raises Fenced or Retriable.
 
-        While the coordinator aborts, which takes some ms, it refuses; a client that was refused asks again only after
-        half a second, a new one asks at once.
+        While the coordinator aborts, which takes some ms, it refuses; each call asks it anew. A second client would not
+        help: the first goes on asking by itself, and fences the second when it is heard.
         """
-        refusals = 0
-        end = Deadline(INIT_S, self._monotonic)
-        while refusals < REFUSALS and end.left() and not self._stopped():
-            try:
-                self._producer.init_transactions(ASK_S)
-            except KafkaException as fault:
-                error = fault.args[0]
-                if not error.retriable():
-                    raise self._failed(fault, "init_transactions") from fault
-                if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
-                    self._retire(self._producer)
-                    self._producer = self._produce_by()
-                    refusals += 1
-            else:
-                return
-        self._patiently(self._producer.init_transactions, end.left(), "init_transactions")
+        self._patiently(self._producer.init_transactions, INIT_S, "init_transactions", ASK_S)
 
     def commit(self, step: Step) -> float:
         """Commit one step; returns the seconds it took. Raises Fenced or Retriable, after which nothing is known.
@@ -105,12 +88,12 @@ class Transaction:
             mark_applied(step.batch, self._changelogs[topic], offset + 1)
         return self._monotonic() - began
 
-    def _patiently(self, call: Callable[[float], object], seconds: float, doing: str) -> None:
+    def _patiently(self, call: Callable[[float], object], seconds: float, doing: str, at_once: float = SLICE_S) -> None:
         """Make a call, and resume it as often as the client allows, until it is done, fails or the shard closes."""
         deadline = Deadline(seconds, self._monotonic)
         while True:
             try:
-                call(SLICE_S)
+                call(at_once)
             except KafkaException as fault:
                 if not fault.args[0].retriable() or not deadline.left() or self._stopped():
                     raise self._failed(fault, doing) from fault

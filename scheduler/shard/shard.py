@@ -57,6 +57,7 @@ LATE_MS = 50  # as does an item that is late by so much: some steps
 PRESSED_AHEAD_MS = 5_000  # read ahead by so much, a shard under pressure reads on later
 CHUNK = 500  # of schedules advanced at once; some 10 ms
 CATCH_UP_CHUNK = 2_000
+STARVED_CHUNKS = 4  # read at once of what is due already: a step of one chunk would be mostly commit
 COMMANDS_MS = 200  # of planning commands in one step, when something falls due so soon:
 SOON_MS = 2_000
 FEW_COMMANDS = 100  # a step takes in any case: below, it is the transaction that costs
@@ -428,10 +429,10 @@ class Shard:
         if chores and self.horizon.has_stale:
             self._advance()
             return True
-        is_enough = instant_of(self.horizon.end) > now + PRESSED_AHEAD_MS and not self.horizon.starves(now)
-        if is_enough and self.is_pressed(now):
+        starves = self.horizon.starves(now)
+        if instant_of(self.horizon.end) > now + PRESSED_AHEAD_MS and not starves and self.is_pressed(now):
             return False
-        return self.horizon.extend(now)
+        return any([self.horizon.extend(now) for _ in range(STARVED_CHUNKS if starves else 1)])
 
     @property
     def has_chores(self) -> bool:

@@ -18,6 +18,7 @@ from scheduler.config import Kafka, Settings
 from scheduler.errors import Fenced
 from scheduler.runtime.kafka import reaction_to
 from scheduler.runtime.outside import Outside
+from scheduler.runtime.transaction import Transaction
 from tests.support.world.brokers import Brokers
 from tests.support.world.fibers import SECOND, Process, World
 from tests.support.world.machines import FakeOutside, Node
@@ -180,6 +181,32 @@ def test_whoever_initialises_fences_the_one_before(port: Port) -> None:
         assert [record.key() for record in records] == [b"new"]
 
     port.run(body)
+
+
+def test_an_owner_that_was_refused_at_first_stays_the_owner(port: Port) -> None:
+    """What the one before left open is aborted first; nothing that asked meanwhile asks once more and fences us."""
+    topic = port.catalogue.live
+
+    def body() -> None:
+        for _ in range(3):
+            before = port.producer()
+            before.begin_transaction()
+            before.produce(topic, b"open", b"k", 0)
+            before.flush(PATIENCE_S)
+            producer = port.outside.transactional_producer(0)
+            changelogs: dict[str, str] = {}
+            owner = Transaction(
+                producer, port.outside.retire, port.outside.plain, "commands", changelogs, lambda: False
+            )
+            owner.init()
+            port.pass_time(1.0)
+            producer.begin_transaction()
+            producer.produce(topic, b"ours", b"k", 0)
+            producer.commit_transaction(PATIENCE_S)
+
+    port.run(body)
+    records, _ = port.read(topic)
+    assert [record.value() for record in records] == [b"ours"] * 3
 
 
 def test_a_fenced_producer_that_had_nothing_open_is_told_when_it_writes(port: Port) -> None:

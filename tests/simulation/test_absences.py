@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.record import ShardRecord
 from scheduler.core.time import parse_instant
 from scheduler.shard.shard import ShardSettings
 from tests.support.driver import Driver
+
+if TYPE_CHECKING:
+    from scheduler.core.record import ShardRecord
 
 START = "2026-01-01T09:00:00Z"
 SECONDS = {"every_ms": 1_000, "anchor": START}

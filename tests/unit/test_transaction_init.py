@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.retired import REST_S, Retired
-from scheduler.runtime.transaction import INIT_S, REFUSALS, Transaction
+from scheduler.runtime.transaction import ASK_S, INIT_S, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +24,8 @@ class Coordinator:
 
     def __init__(self, *answers: KafkaError | None) -> None:
         self.answers = list(answers)
-        self.producers = 0
         self.now = 0.0
         self.retired = Retired(lambda: self.now)
-
-    def producer(self) -> Any:
-        self.producers += 1
-        return self
 
     def init_transactions(self, seconds: float) -> None:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -40,22 +35,16 @@ class Coordinator:
 
     def transaction(self, stopped: Callable[[], bool] = lambda: False) -> Transaction:
         plain = cast("Any", None)
-        return Transaction(self.producer, self.retired.keep, plain, "commands", {}, stopped, lambda: self.now)
+        return Transaction(cast("Any", self), self.retired.keep, plain, "commands", {}, stopped, lambda: self.now)
 
 
-def test_refused_while_the_coordinator_aborts_a_new_client_asks_at_once() -> None:
-    """A refused client would ask again only after half a second."""
-    coordinator = Coordinator(BUSY, BUSY, BUSY, BUSY, None)
+@pytest.mark.parametrize("answer", [BUSY, SLOW])
+def test_the_same_client_is_asked_again_at_once(answer: KafkaError) -> None:
+    """Refused or not answered: a second client beside the first would be fenced by it, which goes on asking."""
+    coordinator = Coordinator(answer, answer, answer, answer, None)
     coordinator.transaction().init()
-    assert coordinator.producers == 5
-    assert coordinator.now < 0.5
-
-
-def test_a_coordinator_that_does_not_answer_is_waited_for_by_the_same_client() -> None:
-    """To give up on it would only begin anew what is under way."""
-    coordinator = Coordinator(SLOW, SLOW, SLOW, None)
-    coordinator.transaction().init()
-    assert coordinator.producers == 1
+    assert coordinator.now == pytest.approx(4 * ASK_S)
+    assert len(coordinator.retired) == 0
 
 
 def test_patience_with_a_coordinator_ends() -> None:
@@ -64,7 +53,6 @@ def test_patience_with_a_coordinator_ends() -> None:
     with pytest.raises(Retriable, match="init_transactions"):
         coordinator.transaction().init()
     assert INIT_S <= coordinator.now < INIT_S + 1
-    assert coordinator.producers <= REFUSALS + 1
     closing = Coordinator(BUSY)
     with pytest.raises(Retriable):
         closing.transaction(lambda: True).init()
@@ -77,16 +65,13 @@ def test_a_client_that_failed_is_kept_until_it_is_at_rest() -> None:
     with pytest.raises(Fenced):
         fenced.transaction().init()
     assert len(fenced.retired) == 1
-    refused = Coordinator(BUSY, BUSY, None)
-    refused.transaction().init()
-    assert len(refused.retired) == 2, "those that were refused"
-    began = refused.now
-    refused.now = began + REST_S - 0.2
-    refused.retired.keep("another")
-    assert len(refused.retired) == 3
-    refused.now = began + REST_S
-    refused.retired.keep("another")
-    assert len(refused.retired) == 2
+    began = fenced.now
+    fenced.now = began + REST_S - 0.2
+    fenced.retired.keep("another")
+    assert len(fenced.retired) == 2
+    fenced.now = began + REST_S
+    fenced.retired.keep("another")
+    assert len(fenced.retired) == 2
 
 
 def test_another_owner_ends_it_at_once() -> None:
