@@ -94,12 +94,18 @@ class Horizon:
 
     # --- reading ahead
 
-    def extend(self, now: int) -> bool:
-        """Read one chunk ahead, of a page or of what was cut; False when there is nothing to read, or no room.
+    def extend(self, now: int, chunks: int = 1) -> bool:
+        """Read so many chunks ahead, of a page or of what was cut; False when there is nothing to read, or no room.
 
         One page at a time, never further than a page beyond now when catching up, so that firing is not kept.
         """
         self._now = now
+        read = 0
+        while read < chunks and self._read_on(now):
+            read += 1
+        return read > 0
+
+    def _read_on(self, now: int) -> bool:
         wanted = now + self._span_ms
         is_short = self._page is not None or instant_of(self.end) <= wanted - self._page_ms
         self._is_pages_turn = not self._is_pages_turn

@@ -432,7 +432,7 @@ class Shard:
         starves = self.horizon.starves(now)
         if instant_of(self.horizon.end) > now + PRESSED_AHEAD_MS and not starves and self.is_pressed(now):
             return False
-        return any([self.horizon.extend(now) for _ in range(STARVED_CHUNKS if starves else 1)])
+        return self.horizon.extend(now, STARVED_CHUNKS if starves else 1)
 
     @property
     def has_chores(self) -> bool:
