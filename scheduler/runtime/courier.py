@@ -73,7 +73,7 @@ class Courier:
             end = sent.offset + 1
             if not tails.takes(shard, sent.origin, sent.value):
                 continue
-            home, value = redirected(sent.value, sent.key, sent.origin.name, self._new.shards)
+            home, value = redirected(sent.value, sent.key, sent.origin, self._new.shards)
             self._send(self._new.commands, sent.key, value, home)
             count += 1
         self._flush()

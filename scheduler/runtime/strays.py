@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from scheduler.runtime.telemetry import event
-from scheduler.shard.forwarding import said_of
+from scheduler.shard.forwarding import home_of, said_of
 from topics.codec import Undecodable, split_command
-from topics.partition import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -96,7 +95,7 @@ class Strays:
         if source is None:
             return
         settled = offset if source.position is None else source.position
-        home = self._home(message.key(), message.value(), source.number)
+        home = home_of(_named(message.value()), message.key(), source.number, self._shards)
         headers = said_of(source.number, offset, settled, max(settled, source.copied.get(home, 0)))
         source.copied[home] = source.behind = offset + 1
         source.open[offset] = None
@@ -164,11 +163,10 @@ class Strays:
     def _is_ours(self, copy: Copy) -> bool:
         return self._sources.get(copy.source.number) is copy.source
 
-    def _home(self, key: bytes | None, value: bytes | None, number: int) -> int:
-        """The shard whose schedule it names, or one to say what is wrong with it."""
-        try:
-            owner = split_command(value).get("schedule_id")
-        except Undecodable:
-            owner = None
-        key = owner.encode() if isinstance(owner, str) else key
-        return partition_for(key, self._shards) if key else number % self._shards
+
+def _named(value: bytes | None) -> object:
+    """The schedule a command says it is for, if it can be read."""
+    try:
+        return split_command(value).get("schedule_id")
+    except Undecodable:
+        return None

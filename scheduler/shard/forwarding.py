@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from scheduler.shard.step import Forward
 from topics import catalog
 from topics.messages import FORWARDED_AFTER_HEADER, FORWARDED_HEADER
+from topics.partition import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +72,12 @@ def forward(step: Step, record: Input, owner: bytes, home: int) -> None:
     headers = said_of(record.partition, record.offset, settled, gapless)
     step.copied[home] = record.offset + 1
     step.forwards.append(Forward(owner, record.value or b"", home, headers))
+
+
+def home_of(owner: object, key: bytes | None, partition: int, shards: int) -> int:
+    """The shard of the schedule that a command names, else of its key, else one to say what is wrong with it."""
+    name = owner.encode() if isinstance(owner, str) and owner else key
+    return partition_for(name, shards) if name else partition % shards
 
 
 def said_of(partition: int, offset: int, settled: int, gapless: int) -> list[tuple[str, bytes]]:

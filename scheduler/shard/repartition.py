@@ -32,7 +32,7 @@ from scheduler.core.record import Move, ShardRecord
 from scheduler.core.zone_marks import ZoneRecord
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
-from scheduler.shard.forwarding import is_known
+from scheduler.shard.forwarding import home_of, is_known
 from scheduler.shard.rebuild import stored_floors, stored_record
 from scheduler.shard.step import Step, floored, place_of, standing
 from scheduler.state.store import MemoryStore
@@ -240,21 +240,20 @@ class Tails:
         return True
 
 
-def redirected(value: bytes | None, key: bytes | None, source: str, shards: int) -> tuple[int, bytes | None]:
+def redirected(value: bytes | None, key: bytes | None, origin: Origin, shards: int) -> tuple[int, bytes | None]:
     """A command that no old shard has applied: its new shard, and its value with the id it had there.
 
-    `source` is `<partition>-<offset>` of where it was first read, which is the id of one that brought none. What cannot
-    be read goes as it is, for the new shard to say so.
+    `origin` is where it was first read; one that brought no id is called by it. What cannot be read goes as it is, for
+    the new shard to say so.
     """
     try:
         fields = split_command(value)
     except Undecodable:
-        return partition_for(key or b"", shards), value
-    owner = fields.get("schedule_id")
-    shard = partition_for(owner.encode() if isinstance(owner, str) else key or b"", shards)
+        return home_of(None, key, origin.partition, shards), value
+    shard = home_of(fields.get("schedule_id"), key, origin.partition, shards)
     if fields.get("command_id") is not None or value is None:
         return shard, value
-    return shard, msgspec.json.encode({**raw_fields(value), "command_id": source})
+    return shard, msgspec.json.encode({**raw_fields(value), "command_id": origin.name})
 
 
 class Tally:

@@ -15,6 +15,7 @@ from scheduler.core.record import Move, ShardRecord
 from scheduler.core.zone_marks import ZoneMark, ZoneRecord
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
+from scheduler.shard.forwarding import Origin
 from scheduler.shard.repartition import _merged, redirected
 from scheduler.state.store import Batch
 from tests.support.driver import START, Driver
@@ -61,11 +62,11 @@ def test_a_shard_that_moved_or_is_not_whole_is_not_opened(move: dict[str, Any], 
 def test_a_command_without_an_id_keeps_the_one_it_had() -> None:
     """The place it was first read from; what it says otherwise stays as it is, byte for byte where that matters."""
     value = b'{"command":"create","schedule_id":"acme/a","spec":{"trigger":{"every_ms":1000},"payload":{"n":1.50}}}'
-    shard, sent = redirected(value, b"acme/a", "3-17", 8)
+    shard, sent = redirected(value, b"acme/a", Origin(3, 17), 8)
     assert shard == partition_for(b"acme/a", 8)
     assert json.loads(sent or b"")["command_id"] == "3-17"
     assert b'"payload":{"n":1.50}' in (sent or b"")
-    assert redirected(b'{"command_id":null,"schedule_id":"acme/a"}', b"x", "3-17", 8) == (
+    assert redirected(b'{"command_id":null,"schedule_id":"acme/a"}', b"x", Origin(3, 17), 8) == (
         shard,
         b'{"command_id":"3-17","schedule_id":"acme/a"}',
     )
@@ -74,13 +75,20 @@ def test_a_command_without_an_id_keeps_the_one_it_had() -> None:
 @pytest.mark.parametrize("value", [None, b"", b"{garbage", b"[1]", b'{"schedule_id":5,"command_id":"c1"}'])
 def test_what_is_no_command_goes_as_it_is(value: bytes | None) -> None:
     """By its key, so that the new shard sets it aside with its bytes."""
-    assert redirected(value, b"acme/a", "3-17", 8) == (partition_for(b"acme/a", 8), value)
+    assert redirected(value, b"acme/a", Origin(3, 17), 8) == (partition_for(b"acme/a", 8), value)
+
+
+@pytest.mark.parametrize("value", [None, b"{garbage", b'{"schedule_id":"","command_id":"c1"}'])
+@pytest.mark.parametrize("key", [None, b""])
+def test_what_names_no_schedule_at_all_goes_somewhere(value: bytes | None, key: bytes | None) -> None:
+    """To some shard, which says what is wrong with it; the move goes on."""
+    assert redirected(value, key, Origin(9, 17), 8) == (1, value)
 
 
 def test_a_command_with_an_id_is_not_touched() -> None:
     """Whatever its key says, the schedule it names decides where it goes."""
     value = b'{ "command": "pause", "schedule_id": "acme/a", "command_id": "c1" }'
-    assert redirected(value, b"other", "3-17", 8) == (partition_for(b"acme/a", 8), value)
+    assert redirected(value, b"other", Origin(3, 17), 8) == (partition_for(b"acme/a", 8), value)
 
 
 def test_a_nominal_in_its_window_goes_to_the_new_topics() -> None:
