@@ -29,8 +29,8 @@ from scheduler.core.time import format_instant
 from scheduler.core.unplannable import Unplannable
 from scheduler.shard import keys
 from scheduler.shard.rebuild import stored_floors, stored_record
+from scheduler.shard.refusals import AHEAD_MS
 from scheduler.shard.settle import Settler
-from scheduler.shard.shard import AHEAD_MS
 from scheduler.shard.step import Reader, Step, floored
 from topics import messages as m
 from topics.codec import encode

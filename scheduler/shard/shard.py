@@ -23,7 +23,7 @@ from scheduler.core.record import ShardRecord
 from scheduler.core.time import FIRST_BELIEVED, LAST_BELIEVED, format_instant
 from scheduler.core.zones import tz_version
 from scheduler.errors import StateCorrupted
-from scheduler.shard import keys, overdue
+from scheduler.shard import keys, overdue, refusals
 from scheduler.shard.backfills import Backfills, Question
 from scheduler.shard.commands import Commands, Input
 from scheduler.shard.firing import Firing
@@ -33,6 +33,7 @@ from scheduler.shard.outage import Budget, Outage, is_brief, opened
 from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
 from scheduler.shard.rebuild import FORGET_AFTER, stored_floors, stored_record
+from scheduler.shard.refusals import AHEAD_MS
 from scheduler.shard.replan import Replan
 from scheduler.shard.settle import Settler
 from scheduler.shard.step import Reader, Step, Touched, move, place_of, standing
@@ -62,7 +63,6 @@ COMMANDS_MS = 200  # of planning commands in one step, when something falls due 
 SOON_MS = 2_000
 FEW_COMMANDS = 100  # a step takes in any case: below, it is the transaction that costs
 HELD_MS = 1_000  # at most, the least max_lateness, a shard that fires on waits for the commands that go first
-AHEAD_MS = 60_000  # a stored cursor further ahead of now than this stops the shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,12 +137,12 @@ class Shard:
         if stored is not None:
             self.record = stored
             self._lags = stored.lags
-        self._refuse_moved()
+        refusals.moved(self.record)
         self._floors.update(stored_floors(self._store))
         self._tidy.open()
-        self._refuse_future(now)
+        refusals.ahead(self.record, self._floors, now)
         if stored is None:
-            self._refuse_schedules()
+            refusals.lost(self.number, self._store, self._catalogue)
             self.record = self.record.moved(cursor=instant_end(now), seen_until=now, tz_version=tz_version())
         self.zones.load(now, known=stored is None or self.record.zones_step > 0)
         if self.record.tz_version != tz_version():
@@ -174,7 +174,8 @@ class Shard:
         record, waiting = self.record, self._waiting
         least_grace = min(AWAY_MS, self._settings.rules.grace_min_ms)
         owes = self._replans.is_busy or waiting.has_timers(now) or waiting.has_changes(now, None)
-        if owes or not is_brief(record, self._store, now, least_grace):
+        unread = self._commands_end - self.position(COMMANDS_INPUT)
+        if owes or unread > self._settings.max_commands or not is_brief(record, self._store, now, least_grace):
             self.record = opened(record, now, "downtime")
             return
         before = undecided_absence(record)
@@ -230,40 +231,6 @@ class Shard:
     def position(self, topic: str) -> int:
         """The next offset to read of an input topic (its name without the namespace)."""
         return self.record.positions.get(topic, 0)
-
-    def _refuse_moved(self) -> None:
-        to, origin = self.record.moved_to, self.record.moved_from
-        if to is not None:
-            raise StateCorrupted(
-                f"shard {self.number} moved to namespace {to.namespace!r} ({to.shards} shards) at "
-                f"{format_instant(to.at)} and fires nothing here: stop the nodes with this namespace, start nodes with "
-                "that one; `scheduler repartition` once more carries over commands that were sent here since"
-            )
-        if origin is not None and origin.filling:
-            raise StateCorrupted(
-                f"shard {self.number} is being filled from namespace {origin.namespace!r} and is not whole: run the "
-                "same `scheduler repartition` again to its end, then it is served"
-            )
-
-    def _refuse_schedules(self) -> None:
-        """A shard without a record is a new one: with schedules, all that is due since it last looked would be lost."""
-        found = next(iter(self._store.keys(keys.SCHEDULE, keys.after_prefix(keys.SCHEDULE))), None)
-        if found is not None:
-            raise StateCorrupted(
-                f"shard {self.number} has schedules, such as {found[1:].decode()}, but no record on "
-                f"{self._catalogue.shard_records} of what of them has run: restore that topic from a backup or a "
-                "mirror. Without it nobody can tell what is due: move the definitions to another namespace then"
-            )
-
-    def _refuse_future(self, now: int) -> None:
-        floor = max(self._floors.values(), default=0)
-        ahead = max(instant_of(self.record.cursor), self.record.seen_until, floor) - now
-        if ahead > AHEAD_MS:
-            raise StateCorrupted(
-                f"shard {self.number} has fired up to {ahead // 1000} s after now: a clock was wrong when that was "
-                "written. Check the clocks of brokers and nodes, then "
-                f"`scheduler repair-cursor --shard {self.number} --reason TEXT` sets it back"
-            )
 
     def waits_ms(self, now: int) -> int:
         """How long nothing moves because the clock is behind what was decided; 0: not at all.

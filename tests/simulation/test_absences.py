@@ -82,6 +82,17 @@ def test_commands_that_were_sent_meanwhile_go_first() -> None:
     assert driver.counts() == {"suppressed": 3}
 
 
+def test_more_commands_than_a_step_takes_hold_only_what_is_overdue() -> None:
+    """Waiting for them with everything would be a silence of seconds."""
+    driver = Driver(START, ShardSettings(max_commands=20))
+    driver.create(trigger=SECONDS)
+    driver.run_until("2026-01-01T09:00:09.500Z")
+    away(driver, 3_000, unread=20)
+    assert record(driver).backlogs == ()
+    away(driver, 3_000, unread=21)
+    assert record(driver).backlogs != ()
+
+
 def test_commands_that_take_too_long_hold_only_what_is_overdue() -> None:
     """After a second it is an outage after all: what is on time fires, the rest goes on waiting for the commands."""
     driver = Driver(START)
