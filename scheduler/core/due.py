@@ -12,9 +12,8 @@ an outage a *backlog* is a stretch of one priority that the cursor has passed an
                                      what lies between its own cursor and the shard's, if it lags
 
 An outage ends all lagging: what lagged when it began is decided with the backlog of its priority, which then begins
-before the cursor of that time (`since`); up to there only what lagged belongs to it. An *absence* is an outage so short
-that nobody's grace is over but that of schedules which asked for less: the cursor goes on from where it was, without
-any backlog.
+before the cursor of that time (`since`); up to there only what lagged belongs to it. An *absence* is one after
+which nothing undecided is older than the least grace: the cursor goes on from where it was, without any backlog.
 
 The next nominal of a schedule is its first undecided one; with the schedules, the live records and the shard's records
 the whole due index can therefore be derived again, and it is not logged itself.
@@ -115,6 +114,9 @@ class Absence(NamedTuple):
     since: int
     until: int
 
+    def holds(self, instant: int) -> bool:
+        return self.since < instant <= self.until
+
 
 def undecided_absence(record: ShardRecord) -> Absence | None:
     """The shard's last absence, while something that fell due in it may be undecided."""
@@ -122,6 +124,17 @@ def undecided_absence(record: ShardRecord) -> Absence | None:
     if absence is None or not (record.lags or instant_of(record.cursor) < absence.until):
         return None
     return absence
+
+
+def unseen_since(record: ShardRecord) -> int:
+    """Since when nobody looked, for whoever looks next: an absence that is not decided belongs to it (ms)."""
+    absence = undecided_absence(record)
+    return record.seen_until if absence is None else min(absence.since, record.seen_until)
+
+
+def absent(record: ShardRecord, until: int) -> ShardRecord:
+    """The shard was away until then, and fires on."""
+    return record.moved(absence=Absence(unseen_since(record), until))
 
 
 def stretches(queue: bytes, record: ShardRecord) -> list[tuple[bytes, bytes | None]]:
@@ -165,7 +178,7 @@ def look_at(key: bytes, record: ShardRecord, now: int, rules: Rules) -> Look:
             looked_at = max(instant_of(b.until) for b in held)
             return Look(now, backlog.seen_until, rules, backlog.reason, looked_at)
     absence = record.absence
-    if absence is not None and instant_of(key) <= absence.until:
+    if absence is not None and instant_of(key) <= absence.until:  # what lagged before it is only late: `since` says so
         return Look(now, absence.since, rules, looked_at=absence.until)
     return Look(now, now, rules)
 

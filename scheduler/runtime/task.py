@@ -344,6 +344,8 @@ class ShardTask:
             chores = pace.turn(self.number, has_chores=shard.has_chores)
             with self._wake:
                 inputs = list(islice(self._inbox, shard.max_inputs))
+                if self._caught_up and not inputs:
+                    shard.commands_read()
             for question, ran in scanner.answers():
                 shard.answer(question, ran)
             away = "clock" if jumps != clock.jumps else "downtime"
@@ -358,8 +360,6 @@ class ShardTask:
                 self.position = shard.position(COMMANDS_INPUT)
                 self._around.telemetry.committed(step, self._around.clock.now() or now, seconds)
                 rest_ms = settings.join_due_ms if len(self._inbox) >= shard.max_inputs else settings.join_ms
-            if self._caught_up and not self._inbox:
-                shard.commands_read()
             scanner.ask(shard.questions())
             more = shard.housekeep(now, chores=chores)
             pace.done(self.number)

@@ -60,9 +60,20 @@ class Transaction:
         """Fence whoever had the transactional id, and abort what it left open. Raises Fenced or Retriable.
 
         While the coordinator aborts, which takes some ms, it refuses; each call asks it anew. A second client would not
-        help: the first goes on asking by itself, and fences the second when it is heard.
+        help: the first goes on asking by itself, and fences the second when it is heard. So one that is given up is not
+        retired either; it is destroyed with this object.
         """
-        self._patiently(self._producer.init_transactions, INIT_S, "init_transactions", ASK_S)
+        deadline = Deadline(INIT_S, self._monotonic)
+        while True:
+            try:
+                self._producer.init_transactions(ASK_S)
+            except KafkaException as fault:
+                if not fault.args[0].retriable():
+                    raise self._failed(fault, "init_transactions") from fault
+                if not deadline.left() or self._stopped():
+                    raise reaction_to(fault, "init_transactions") from fault
+            else:
+                return
 
     def commit(self, step: Step) -> float:
         """Commit one step; returns the seconds it took. Raises Fenced or Retriable, after which nothing is known.
@@ -88,12 +99,12 @@ class Transaction:
             mark_applied(step.batch, self._changelogs[topic], offset + 1)
         return self._monotonic() - began
 
-    def _patiently(self, call: Callable[[float], object], seconds: float, doing: str, at_once: float = SLICE_S) -> None:
+    def _patiently(self, call: Callable[[float], object], seconds: float, doing: str) -> None:
         """Make a call, and resume it as often as the client allows, until it is done, fails or the shard closes."""
         deadline = Deadline(seconds, self._monotonic)
         while True:
             try:
-                call(at_once)
+                call(SLICE_S)
             except KafkaException as fault:
                 if not fault.args[0].retriable() or not deadline.left() or self._stopped():
                     raise self._failed(fault, doing) from fault

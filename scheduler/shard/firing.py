@@ -66,7 +66,8 @@ class Firing:
         step.items = [item for item in step.taken if item.entry.alive]
         misfired: Mapping[str, Due] = {}
         if step.items and step.now - oldest >= LATE_CHECK_MS:
-            misfired = self._drop_too_late(step)
+            misfired = self._decide_misfired(step)
+            self._drop_too_late(step)
         if horizon.has_notes:
             self._note_passed(step, misfired)
         if step.record.absence is not None:
@@ -110,35 +111,43 @@ class Firing:
                 return items[:index]
         return items
 
-    def _drop_too_late(self, step: Step) -> Mapping[str, Due]:
-        """Take out what is later than its schedule allows; returns the schedules that their policies decided instead.
+    def _decide_misfired(self, step: Step) -> Mapping[str, Due]:
+        """What fell due in an absence may be a misfire, by how late it was when somebody looked again.
 
-        Late because of a burst or a throttle is never a misfire, but max_lateness bounds that, too. In an absence it is
-        one, by how late it was when somebody looked again; then the policy covers all that the schedule owes.
+        Then its schedule's policy decides all that it owes. Returns these schedules, each with what it owed first.
         """
         absence = step.record.absence
-        late: list[Item] = []
         misfired: dict[str, Due] = {}
-        for item in step.items:
-            if item.entry.limit_ms is None or item.entry.schedule_id in misfired:
-                continue
-            at = instant_of(item.key)
-            if absence is not None and absence.since < at <= absence.until:
-                if absence.until - at > item.entry.limit_ms:
-                    misfired[item.entry.schedule_id] = Due(item.key, Nominal(item.scheduled_for, at))
-            elif step.now - at > item.entry.limit_ms:
-                late.append(item)
-        if not late and not misfired:
+        if absence is None:
             return misfired
+        for item in step.items:
+            limit, at = item.entry.limit_ms, instant_of(item.key)
+            if limit is not None and absence.holds(at) and absence.until - at > limit:
+                misfired.setdefault(item.entry.schedule_id, Due(item.key, Nominal(item.scheduled_for, at)))
+        if misfired:
+            self._outage.decide_misfired(step, misfired)
+            step.items = [item for item in step.items if not _is_decided(item, misfired)]
+        return misfired
+
+    def _drop_too_late(self, step: Step) -> None:
+        """Late because of a burst or a throttle, never a misfire; but max_lateness bounds that, too."""
+        absence = step.record.absence
+        late = [
+            item
+            for item in step.items
+            if item.entry.limit_ms is not None
+            and step.now - instant_of(item.key) > item.entry.limit_ms
+            and not (absence is not None and absence.holds(instant_of(item.key)))  # waiting for its turn ages nothing
+        ]
+        if not late:
+            return
         definitions = self._reader.schedules([item.entry.schedule_id for item in late])
         for item, definition in zip(late, definitions, strict=True):
             if definition is not None:
                 gone = Gone("missed", "throttled", 1, item.scheduled_for, item.scheduled_for)
                 self._settler.record(step, definition, gone)
-        self._outage.decide_misfired(step, misfired)
         dropped = set(map(id, late))
-        step.items = [i for i in step.items if id(i) not in dropped and not _is_decided(i, misfired)]
-        return misfired
+        step.items = [item for item in step.items if id(item) not in dropped]
 
     def _note_passed(self, step: Step, misfired: Mapping[str, Due]) -> None:
         """What calendars and gaps took away before the nominals that fire now."""

@@ -1,7 +1,7 @@
 """After an outage: what fell due while nobody looked is decided in slices, and caught up under a budget.
 
 After one so short that no grace is over, the shard fires on from its cursor instead: in bulk, as if it had looked all
-the time (`is_brief`). Only schedules that asked for less than the least grace are decided by their policy even then.
+the time. Only schedules that asked for less than the least grace are decided by their policy even then.
 
 After a longer one on-time work never waits for what is overdue. A slice takes the next schedules of a backlog, decides
 everything each of them owes, moves it to its next future nominal, and moves the backlog's lower end past it, all in one
@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from scheduler import wire
-from scheduler.core.due import Backlog, instant_end, instant_of, look_at, position, schedule_of, undecided_absence
+from scheduler.core.due import (
+    Backlog,
+    instant_end,
+    instant_of,
+    look_at,
+    position,
+    schedule_of,
+    undecided_absence,
+    unseen_since,
+)
 from scheduler.core.identity import tenant_of
 from scheduler.core.model import Priority, State
 from scheduler.core.policy import settle
@@ -42,10 +51,15 @@ KEYS_A_SLICE = 20_000  # due keys looked at in one step, those of other prioriti
 _ALL_CATCH_UPS = (keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))
 
 
-def is_brief(record: ShardRecord, store: Store, now: int, least_grace: int) -> bool:
-    """Whether all that fell due behind the cursor is still within the least grace (ms), and nothing else is owed."""
-    first = next(iter(store.keys(keys.DUE + record.cursor + b"\x00", keys.after_prefix(keys.DUE))), None)
-    return not record.backlogs and (first is None or instant_of(first[1:]) >= now - least_grace)
+def is_older(record: ShardRecord, store: Store, instant: int) -> bool:
+    """Whether anything older is undecided that fell due while nobody looked; all that is passed has been advanced."""
+    after = record.cursor
+    absence = undecided_absence(record)
+    behind = [lag.after for lag in record.lags.values() if lag.after is not None]
+    if absence is not None and behind:  # what lagged before it is only late, by whatever
+        after = min(after, max(instant_end(absence.since), min(behind)))
+    first = next(iter(store.keys(keys.DUE + after + b"\x00", keys.after_prefix(keys.DUE))), None)
+    return first is not None and instant_of(first[1:]) < instant
 
 
 def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
@@ -55,10 +69,8 @@ def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
     what fell due in an absence and is not decided.
     """
     until, cursor = instant_end(now), record.cursor
-    absence = undecided_absence(record)
-    seen_until = record.seen_until if absence is None else min(absence.since, record.seen_until)
     if until <= cursor:
-        return record
+        return record.moved(absence=undecided_absence(record))
     firsts: dict[int, bytes] = {}
     lags = {}
     for queue, lag in record.lags.items():
@@ -69,7 +81,7 @@ def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
     for priority in Priority:
         first = firsts.get(priority)
         since = cursor if first is not None else b""
-        new.append(Backlog(priority, first or cursor, until, reason, seen_until, since))
+        new.append(Backlog(priority, first or cursor, until, reason, unseen_since(record), since))
     backlogs = sorted([*record.backlogs, *new], key=lambda backlog: (backlog.priority, backlog.after))
     return record.moved(cursor=until, backlogs=tuple(backlogs), lags={**record.lags, **lags}, absence=None)
 

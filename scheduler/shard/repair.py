@@ -143,7 +143,7 @@ class Repair:
                 if backlog.after < self._new
             ),
             lags=_until(was.lags, self._new),
-            absence=None if was.absence is None else Absence(*(min(at, order.to) for at in was.absence)),
+            absence=None if was.absence is None else Absence(*(min(instant, order.to) for instant in was.absence)),
         )
         value = m.Repair(
             shard=was.shard,

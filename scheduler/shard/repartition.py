@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars, bound
-from scheduler.core.due import instant_end, instant_of, undecided_absence
+from scheduler.core.due import instant_end, instant_of, unseen_since
 from scheduler.core.model import Schedule, State
 from scheduler.core.record import Move, ShardRecord
 from scheduler.core.zone_marks import ZoneRecord
@@ -71,9 +71,7 @@ class Old:
     @property
     def seen_until(self) -> int:
         """Since when it owes what it owes: before its first backlog or its absence, if there is one."""
-        absence = undecided_absence(self.record)
-        since = [] if absence is None else [absence.since]
-        return min([self.record.seen_until, *since, *(backlog.seen_until for backlog in self.record.backlogs)])
+        return min([unseen_since(self.record), *(backlog.seen_until for backlog in self.record.backlogs)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

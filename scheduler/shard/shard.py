@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scheduler import wire
-from scheduler.core.due import Absence, instant_end, instant_of, queue_of, schedule_of, undecided_absence
+from scheduler.core.due import absent, instant_end, instant_of, queue_of, schedule_of
 from scheduler.core.model import Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules
 from scheduler.core.record import ShardRecord
@@ -29,7 +29,7 @@ from scheduler.shard.commands import Commands, Input
 from scheduler.shard.firing import Firing
 from scheduler.shard.ground import Ground
 from scheduler.shard.horizon import Horizon, Prepared
-from scheduler.shard.outage import Budget, Outage, is_brief, opened
+from scheduler.shard.outage import Budget, Outage, is_older, opened
 from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
 from scheduler.shard.rebuild import FORGET_AFTER, stored_floors, stored_record
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from topics.catalog import Catalogue
 
 COMMANDS_INPUT = "scheduler.commands"
-AWAY_MS = 15_000  # a look older than the least grace is an outage, also without a restart (a sleeping machine)
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
 LATE_MS = 50  # as does an item that is late by so much: some steps
 PRESSED_AHEAD_MS = 5_000  # read ahead by so much, a shard under pressure reads on later
@@ -62,7 +61,7 @@ STARVED_CHUNKS = 4  # read at once of what is due already: a step of one chunk w
 COMMANDS_MS = 200  # of planning commands in one step, when something falls due so soon:
 SOON_MS = 2_000
 FEW_COMMANDS = 100  # a step takes in any case: below, it is the transaction that costs
-HELD_MS = 1_000  # at most, the least max_lateness, a shard that fires on waits for the commands that go first
+COMMANDS_FIRST_MS = 1_000  # at most, everything waits for the commands of an absence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,15 +115,15 @@ class Shard:
         self._last_look = 0
         self._consumed = 0  # commands in the last step planned
         self._portion = settings.max_commands
-        self._commands_end = 0
+        self._commands_end = 0  # those before it go first; what comes later must not keep what is overdue waiting
         self._commands_read = False
         self._opened_at = 0
-        self._holds = False  # nothing fires yet
+        self._holds = False  # nothing fires: an absence ends when its commands are applied
         self._deletes = 0
 
     # --- opening
 
-    def open(self, now: int, commands_end: int = 0) -> None:
+    def open(self, now: int, commands_end: int) -> None:
         """Take up the restored store at `now`.
 
         What fell due since the shard last looked becomes a backlog; if that is not long ago, the shard fires on from
@@ -156,9 +155,9 @@ class Shard:
         self._replans.begin(self.record)
         self._commands_end = commands_end
         self._commands_read = self.position(COMMANDS_INPUT) >= commands_end
-        if stored is not None:
-            self._go_on(now)
         self.drop_horizon()
+        if stored is not None:
+            self._take_up(self._opened_at)
 
     def use(self, calendars: Calendars) -> None:
         """From the next step on these are the calendars; before `open` the ones to open with.
@@ -169,18 +168,20 @@ class Shard:
         if self._opened:
             self._replans.begin(self.record)
 
-    def _go_on(self, now: int) -> None:
-        """After an absence of the shard: fire on, or decide what is overdue as after an outage."""
-        record, waiting = self.record, self._waiting
-        least_grace = min(AWAY_MS, self._settings.rules.grace_min_ms)
-        owes = self._replans.is_busy or waiting.has_timers(now) or waiting.has_changes(now, None)
+    def _take_up(self, now: int) -> None:
+        """Nobody looked until now: fire on from the cursor, or decide what is overdue as after an outage.
+
+        What has to be decided before the cursor passes it, or together with it, makes it an outage, however short.
+        """
+        waiting, opened_at = self._waiting, self._opened_at
+        owes = self.record.backlogs or waiting.has_timers(opened_at) or waiting.has_changes(opened_at, None)
         unread = self._commands_end - self.position(COMMANDS_INPUT)
-        if owes or unread > self._settings.max_commands or not is_brief(record, self._store, now, least_grace):
-            self.record = opened(record, now, "downtime")
+        is_patient = self._commands_read or (unread <= self._settings.max_commands and not self._holds)
+        least_grace = self._settings.rules.grace_min_ms
+        if owes or self._replans.is_busy or not is_patient or is_older(self.record, self._store, now - least_grace):
+            self._was_away(now, "downtime")
             return
-        before = undecided_absence(record)
-        since = record.seen_until if before is None else min(before.since, record.seen_until)
-        self.record = record.moved(absence=Absence(since, self._opened_at))
+        self.record = absent(self.record, now)
         self._holds = not self._commands_read
 
     def commands_read(self) -> None:
@@ -273,9 +274,10 @@ class Shard:
         self._consumed = 0
         if not FIRST_BELIEVED <= now <= LAST_BELIEVED or self.waits_ms(now):
             return None  # a clock not to be believed, or one to be caught up with: nothing moves
-        self._holds = self._holds and not self._commands_read
-        if now - self._last_look > AWAY_MS or (self._holds and now - self._opened_at > HELD_MS):
+        if now - self._last_look > self._settings.rules.grace_min_ms:
             self._was_away(now, away)
+        elif self._holds and (self._commands_read or now > self._opened_at + COMMANDS_FIRST_MS):
+            self._take_up(now)
         elif (change := self._waiting.next_change) is not None and self._last_look < change < now:
             now, inputs = change, ()
         record = self.record.moved(step=self.record.step + 1, seen_until=now)
@@ -294,7 +296,7 @@ class Shard:
             self._tidy.proceed(step, is_owing=self._is_owing)
         self._last_look = now
         if step.is_empty:
-            self.record = step.record.moved(step=self.record.step)
+            self.record = step.record.moved(step=self.record.step)  # not used up: nothing was committed
             self.horizon.fired(step.taken, step.turns)  # dead ones
             self._tidy.looked(step)
             if step.replans:
@@ -421,7 +423,7 @@ class Shard:
             return at_once
         first = self.horizon.next_instant()
         if self._holds and not self._commands_read and first is not None:
-            first = max(first, self._opened_at + HELD_MS + 1)
+            first = max(first, self._opened_at + COMMANDS_FIRST_MS + 1)
         found = [first, self._waiting.next_timer, self._waiting.next_change]
         if self._commands_read:
             found.append(self._backfills.next_change(at_once))

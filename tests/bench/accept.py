@@ -97,7 +97,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         store = RocksStore(Path(folder) / "loaded")
         shard = Shard(0, catalogue, store, ShardSettings())
-        shard.open(START)
+        shard.open(START, 0)
         produced, spent = load(shard, inputs(args.count), args.per_step)
         store.close()
         stored = on_disk(Path(folder) / "loaded")

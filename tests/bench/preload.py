@@ -65,7 +65,7 @@ def written(commands: Sequence[dict[str, Any]], now: int) -> list[bytes]:
     """The record of `scheduler.schedules` that a shard writes for each create."""
     catalogue = Catalogue(shards=1)
     shard = Shard(0, catalogue, MemoryStore(), ShardSettings())
-    shard.open(now)
+    shard.open(now, 0)
     inputs = [
         Input(0, offset, now, str(one["schedule_id"]).encode(), msgspec.json.encode(one))
         for offset, one in enumerate(commands)
@@ -116,7 +116,7 @@ def _records_of(shard: int, catalogue: Catalogue, command: dict[str, Any]) -> li
     every = (names(command, range(n, n + 1))[0] for n in count())
     name = next(name for name in every if partition_for(name.encode(), catalogue.shards) == shard)
     one = Shard(shard, catalogue, MemoryStore(), ShardSettings())
-    one.open(now)
+    one.open(now, 0)
     value = msgspec.json.encode({**command, "schedule_id": name})
     step = one.plan(now, [Input(shard, 0, now, name.encode(), value)])
     found = {r.key: r.value for r in step.records if r.topic == catalogue.shard_records} if step else {}

@@ -109,7 +109,7 @@ def test_a_store_equals_one_restored_from_the_topics_alone(cluster: Cluster, tmp
             assert contents(fresh, *keys.PREFIXES_FROM_TOPICS) == primary
             seen |= {key[:1] for key in primary}
             for store in (kept, fresh):  # opening advances what had fired and was not moved on yet
-                Shard(number, cluster.catalogue, store, ShardSettings()).open(now)
+                Shard(number, cluster.catalogue, store, ShardSettings()).open(now, 0)
             assert contents(fresh, *keys.PREFIXES_DERIVED) == contents(kept, *keys.PREFIXES_DERIVED)
             seen |= {key[:1] for key in contents(kept, *keys.PREFIXES_DERIVED)}
         finally:

@@ -179,7 +179,7 @@ def test_it_comes_to_the_same_as_a_backlog(
     for is_outage in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if is_outage:
-                patch.setattr("scheduler.shard.shard.is_brief", lambda *_: False)
+                patch.setattr("scheduler.shard.shard.is_older", lambda *_: True)
             driver = Driver(START, ShardSettings(catch_up_per_s=1e6))
             for number, spec in enumerate(specs):
                 driver.create(f"acme/a{number}", **spec)

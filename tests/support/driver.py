@@ -299,7 +299,7 @@ class Driver:
         restore(self.topics, store, self.catalogue, self.calendars)
         shard = Shard(0, self.catalogue, store, self.settings)
         shard.use(self.calendars)
-        shard.open(self.now)
+        shard.open(self.now, len(self.commands))
         return contents(store)
 
     def contents(self) -> dict[bytes, bytes]:
@@ -315,7 +315,7 @@ class Driver:
         restore(self.topics, store, self.catalogue, self.calendars, compacted=compacted, number=self.number)
         shard = Shard(self.number, self.catalogue, store, self.settings)
         shard.use(self.calendars)
-        shard.open(self.now)
+        shard.open(self.now, len(self.commands))
         found = contents(store)
         store.close()
         return found

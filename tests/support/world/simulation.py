@@ -168,7 +168,7 @@ class Simulation:
         """As the next owner takes it up."""
         around = next(iter(self.owners()[number]))[1]._around
         shard = Shard(number, self.catalogue, store, around.shard_settings())
-        shard.open(self.brokers.wall_ms())
+        shard.open(self.brokers.wall_ms(), 0)
         return {k: v for k, v in store.items(b"", b"\xff") if not k.startswith(keys.META)}
 
     def _store(self, number: int) -> MemoryStore:
