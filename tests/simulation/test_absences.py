@@ -149,6 +149,98 @@ def test_lateness_is_judged_when_somebody_looks_again() -> None:
     assert record(driver).absence is None
 
 
+def accounted(driver: Driver) -> int:
+    """Nominals that ran or have a record."""
+    return len(driver.dispatched()) + sum(driver.counts().values())
+
+
+def test_absences_in_a_row_do_not_add_up() -> None:
+    """What the first one left undecided is too old for a second: then it is an outage, decided by policies."""
+    driver = Driver(START, ShardSettings(max_records=20))
+    for number in range(10):
+        driver.create(f"acme/n{number}", trigger=SECONDS)
+    driver.run_until("2026-01-01T09:00:30Z")
+    away(driver, 10_000)
+    driver.turn()
+    away(driver, 10_000)
+    assert record(driver).backlogs != ()
+    driver.run_until(driver.now)
+    assert {d["origin"] for d in driver.dispatched()[-10:]} == {"catch_up"}
+    assert accounted(driver) == 10 * 50
+
+
+def test_what_lagged_before_an_absence_is_only_late() -> None:
+    """Each nominal of a schedule by itself up to then, by the policy from then on, and none of them unaccounted for."""
+    driver = Driver(START, ShardSettings(max_records=2))
+    names = ("acme/a", "acme/b", "acme/c")
+    for name in names:
+        driver.create(name, trigger=SECONDS, max_lateness_ms=2_000)
+    driver.run_until("2026-01-01T09:00:09.500Z")
+    driver.now += 4_000
+    driver.turn()
+    assert record(driver).lags
+    away(driver, 5_000)
+    assert record(driver).backlogs == ()
+    driver.run_until(driver.now)
+    assert {o["reason"] for o in driver.occurrences("missed")} == {"throttled", "downtime"}
+    assert {d["stands_for"] for d in driver.dispatched()[-3:]} == {5}
+    assert accounted(driver) == 3 * 18
+
+
+def test_an_absence_belongs_to_the_outage_that_follows() -> None:
+    """Its owner dies before all is decided, and nobody comes for an hour: one set, of which the newest runs."""
+    driver = Driver(START, ShardSettings(max_records=2))
+    for number in range(4):
+        driver.create(f"acme/n{number}", trigger=SECONDS)
+    driver.run_until("2026-01-01T09:00:09.500Z")
+    away(driver, 5_000)
+    driver.turn()
+    ran = len(driver.dispatched())
+    away(driver, 3_600_000)
+    assert {backlog.seen_until for backlog in record(driver).backlogs} == {parse_instant("2026-01-01T09:00:09Z")}
+    driver.run_until(driver.now)
+    assert len(driver.dispatched()) == ran + 4
+    assert accounted(driver) == 4 * 3614
+
+
+@pytest.mark.parametrize("owed", ["change", "timer", "calendar"])
+def test_what_must_be_decided_first_makes_it_an_outage(owed: str) -> None:
+    """However short: a change that was put off, a nominal in its window, a calendar that nobody had heard of."""
+    driver = Driver(START)
+    driver.calendar("days", 1, working_days=["mon", "tue", "wed", "thu", "fri"])
+    driver.create("acme/a", trigger={"cron": "* * * * *", "zone": "UTC"}, calendar="days")
+    driver.create("acme/b", trigger={"at": HALF}, window_ms=20_000)
+    driver.run_until("2026-01-01T09:00:30Z")
+    at = "2026-01-01T09:00:50Z"
+    if owed == "change":
+        driver.do("pause", "acme/a", effective_from=at)
+    if owed == "timer":
+        driver.do("update", "acme/b", spec={"trigger": {"at": "2026-01-02T09:00:00Z"}})
+    driver.run_until("2026-01-01T09:00:49Z" if owed == "change" else driver.now)
+    driver.kill()
+    if owed == "calendar":
+        driver.calendar("days", 2, working_days=["thu"])
+    away(driver, 14_000 if owed == "change" else 14_900)
+    if owed == "timer" and not driver.dispatched("acme/b"):
+        driver.now += 100
+    assert record(driver).backlogs != ()
+    driver.run_until("2026-01-01T09:02:30Z")
+    assert len(driver.dispatched("acme/a")) == (0 if owed == "change" else 2)
+    assert len(driver.dispatched("acme/b")) == 1
+
+
+def test_a_loop_that_sleeps_wakes_when_it_has_waited_enough_for_commands() -> None:
+    """And not all the time before."""
+    driver = Driver(START)
+    driver.create(trigger=SECONDS)
+    driver.run_until("2026-01-01T09:00:09.500Z")
+    away(driver, 3_000, unread=1)
+    assert driver.shard is not None
+    assert driver.shard.next_instant() == driver.now + 1_001
+    driver.shard.commands_read()
+    assert driver.shard.next_instant() == parse_instant("2026-01-01T09:00:10Z")
+
+
 SPECS = st.fixed_dictionaries(
     {"trigger": st.sampled_from([SECONDS, {"every_ms": 4_000, "anchor": START}, {"at": HALF}])},
     optional={

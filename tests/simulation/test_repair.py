@@ -178,12 +178,10 @@ def test_a_backlog_that_was_never_decided_fires_in_its_time() -> None:
     """The wrong look opened an outage and crashed before deciding any of it: after the repair nothing of it is gone."""
     driver = driver_at(RIGHT)
     driver.create("acme/a", trigger=MINUTELY)
+    driver.kill()
     driver.now = parse_instant(WRONG)
     driver.send({"command": "create", "schedule_id": "acme/b", "spec": {"trigger": MINUTELY}})
-    shard = driver.shard
-    assert shard is not None
-    shard._commands_read = False  # a start that has not read its commands decides nothing overdue yet
-    shard._commands_end = len(driver.commands) + 1
+    driver.start(run=False, unread=1)  # one that has not read its commands decides nothing overdue yet
     driver.turn()
     driver.kill()
     driver.now = parse_instant(BACK)
@@ -195,6 +193,33 @@ def test_a_backlog_that_was_never_decided_fires_in_its_time() -> None:
     driver.start()
     driver.run_until(at("15:05:00"))
     assert driver.clocks("acme/a") == ["15:01:00", "15:02:00", "15:03:00", "15:04:00", "15:05:00"]
+
+
+def test_an_absence_of_the_future_ends_where_the_repair_does() -> None:
+    """Its owner came back on the wrong clock, had not fired all of it, and died: nothing of that is judged by it."""
+    names = ("acme/a", "acme/b", "acme/c")
+    driver = Driver(RIGHT, ShardSettings(catch_up_per_s=1.0, max_records=1))
+    for name in names:
+        driver.create(name, trigger=MINUTELY)
+    driver.now = parse_instant(WRONG)
+    driver.run_until(at("17:01:30"))
+    driver.kill()
+    driver.now = parse_instant(at("17:02:03"))
+    driver.start(run=False)
+    assert driver.shard is not None
+    while driver.shard.housekeep(driver.now):
+        pass
+    driver.turn()
+    assert driver.shard.record.absence is not None
+    driver.kill()
+    driver.now = parse_instant(BACK)
+    assert repair(driver).needed
+    assert driver.topics.values("scheduler.shards")[-1]["absence"]["until"] == BACK
+    driver.start()
+    driver.run_until(at("17:05:00"))
+    assert twice(driver) == []
+    for name in names:
+        assert driver.clocks(name)[-3:] == ["17:03:00", "17:04:00", "17:05:00"]
 
 
 def test_what_was_to_be_caught_up_of_the_future_is_given_up() -> None:

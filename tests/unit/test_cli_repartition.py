@@ -11,12 +11,13 @@ from click.testing import CliRunner
 
 from scheduler import wire
 from scheduler.cli import main
+from scheduler.core.due import Absence, instant_of
 from scheduler.core.record import Move, ShardRecord
 from scheduler.core.zone_marks import ZoneMark, ZoneRecord
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
 from scheduler.shard.forwarding import Origin
-from scheduler.shard.repartition import _merged, redirected
+from scheduler.shard.repartition import Old, _merged, redirected
 from scheduler.state.store import Batch
 from tests.support.driver import START, Driver
 from topics.catalog import Catalogue
@@ -144,3 +145,16 @@ def test_a_record_keeps_its_move() -> None:
     record = ShardRecord(shard=1, moved_to=Move("v2.", 8, START), moved_from=Move("", 2, START, filling=True))
     assert wire.record_from_bytes(wire.record_to_bytes(record, START)) == record
     assert b"moved" not in wire.record_to_bytes(ShardRecord(shard=1), START)
+
+
+def test_what_an_absence_left_is_owed_since_it_began() -> None:
+    """Also by the new shards: nobody looked when that fell due."""
+    driver = Driver()
+    driver.create(trigger={"every_ms": 60_000})
+    stored = wire.record_from_bytes(driver.store.get(keys.RECORD) or b"")
+    ahead = instant_of(stored.cursor) + 5_000
+    for until, since in ((ahead, START - 5_000), (instant_of(stored.cursor), stored.seen_until)):
+        batch = Batch()
+        batch.put(keys.RECORD, wire.record_to_bytes(stored.moved(absence=Absence(START - 5_000, until)), START))
+        driver.store.write(batch)
+        assert Old(0, driver.store).seen_until == since

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS
-from scheduler.core.due import Backlog, Lag, due_key, instant_end, queue_name
+from scheduler.core.due import Absence, Backlog, Lag, due_key, instant_end, queue_name
 from scheduler.core.model import (
     Answer,
     Gone,
@@ -208,6 +208,7 @@ KEYS = st.one_of(
         seen_until=INSTANTS, deleted_version=st.integers(0, 99), token=st.integers(0, 99),
         generation=st.integers(0, 9), tz_version=st.just("2026f"),
         forwarded=st.dictionaries(st.integers(0, 99), st.integers(0, 10**12), max_size=3),
+        absence=st.none() | st.builds(Absence, INSTANTS, INSTANTS),
         backlogs=st.lists(
             st.builds(
                 Backlog, st.sampled_from(Priority), KEYS, KEYS, st.just("downtime"), INSTANTS, KEYS | st.just(b"")
