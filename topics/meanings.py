@@ -217,7 +217,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "calendars": "name -> the version of the calendar by which the shard's schedules are planned",
         "zones_step": "the step that last wrote the record `<shard>/zones` beside this one; 0: there is none",
         "forwarded": "partition of the command topic -> below this offset every command copied from there is applied",
-        "absence": "the last time nobody looked that was too short for a backlog, until what fell due in it is decided",
+        "absence": "the last time nobody looked, if it left no backlog, until what fell due in it is decided",
         "moved_to": "`scheduler repartition` ended the shard: what was its own is in that namespace",
         "moved_from": "the namespace from which `scheduler repartition` filled the shard",
         "queues": "how many records `<shard>/queue/<priority>/<tenant>` there are beside this one",

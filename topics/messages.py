@@ -262,7 +262,7 @@ class Move(Message):
 
 
 class Absence(Message):
-    """Nobody looked in (since, until], too short a time for an outage: what fell due then fires from the cursor."""
+    """Nobody looked in (since, until], and nothing due was older than the least grace then: it fires from the cursor."""
 
     since: Instant
     until: Instant

@@ -53,6 +53,7 @@ def test_patience_with_a_coordinator_ends() -> None:
     with pytest.raises(Retriable, match="init_transactions"):
         coordinator.transaction().init()
     assert INIT_S <= coordinator.now < INIT_S + 1
+    assert len(coordinator.retired) == 0, "kept, it would go on asking"
     closing = Coordinator(BUSY)
     with pytest.raises(Retriable):
         closing.transaction(lambda: True).init()
