@@ -121,20 +121,16 @@ class Absence(NamedTuple):
 def undecided_absence(record: ShardRecord) -> Absence | None:
     """The shard's last absence, while something that fell due in it may be undecided."""
     absence = record.absence
-    if absence is None or not (record.lags or instant_of(record.cursor) < absence.until):
+    if absence is None:
         return None
-    return absence
+    reached = [record.cursor, *(lag.after for lag in record.lags.values() if lag.after is not None)]
+    return absence if instant_of(min(reached)) < absence.until else None
 
 
 def unseen_since(record: ShardRecord) -> int:
     """Since when nobody looked, for whoever looks next: an absence that is not decided belongs to it (ms)."""
     absence = undecided_absence(record)
     return record.seen_until if absence is None else min(absence.since, record.seen_until)
-
-
-def absent(record: ShardRecord, until: int) -> ShardRecord:
-    """The shard was away until then, and fires on."""
-    return record.moved(absence=Absence(unseen_since(record), until))
 
 
 def stretches(queue: bytes, record: ShardRecord) -> list[tuple[bytes, bytes | None]]:

@@ -51,15 +51,15 @@ KEYS_A_SLICE = 20_000  # due keys looked at in one step, those of other prioriti
 _ALL_CATCH_UPS = (keys.CATCH_UP, keys.after_prefix(keys.CATCH_UP))
 
 
-def is_older(record: ShardRecord, store: Store, instant: int) -> bool:
-    """Whether anything older is undecided that fell due while nobody looked; all that is passed has been advanced."""
-    after = record.cursor
-    absence = undecided_absence(record)
-    behind = [lag.after for lag in record.lags.values() if lag.after is not None]
-    if absence is not None and behind:  # what lagged before it is only late, by whatever
-        after = min(after, max(instant_end(absence.since), min(behind)))
-    first = next(iter(store.keys(keys.DUE + after + b"\x00", keys.after_prefix(keys.DUE))), None)
-    return first is not None and instant_of(first[1:]) < instant
+def oldest_unseen(record: ShardRecord, store: Store) -> int | None:
+    """The first instant at which something undecided may have fallen due while nobody looked; None: nothing ever will.
+
+    A schedule that lags stands in the index where it lags: what it owes since then shows nowhere.
+    """
+    if record.lags:
+        return unseen_since(record) + 1
+    first = next(iter(store.keys(keys.DUE + record.cursor + b"\x00", keys.after_prefix(keys.DUE))), None)
+    return None if first is None else instant_of(first[1:])
 
 
 def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:

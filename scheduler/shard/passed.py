@@ -64,4 +64,4 @@ class Passed:
     def _before(self, schedule: Schedule, nominal: int) -> Notes:
         previous = schedule.spec.trigger.prev_before(nominal)
         floor = self._reader.own_floor(schedule)
-        return passed_over(schedule, floor if previous is None else max(floor, previous), nominal - 1)
+        return passed_over(schedule, floor if previous is None else max(floor, previous), nominal)

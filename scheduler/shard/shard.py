@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from scheduler import wire
-from scheduler.core.due import absent, instant_end, instant_of, queue_of, schedule_of
+from scheduler.core.due import Absence, instant_end, instant_of, queue_of, schedule_of
 from scheduler.core.model import Schedule, State
 from scheduler.core.policy import DEFAULT_RULES, Rules
 from scheduler.core.record import ShardRecord
@@ -29,7 +29,7 @@ from scheduler.shard.commands import Commands, Input
 from scheduler.shard.firing import Firing
 from scheduler.shard.ground import Ground
 from scheduler.shard.horizon import Horizon, Prepared
-from scheduler.shard.outage import Budget, Outage, is_older, opened
+from scheduler.shard.outage import Budget, Outage, oldest_unseen, opened
 from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
 from scheduler.shard.rebuild import FORGET_AFTER, stored_floors, stored_record
@@ -61,7 +61,7 @@ STARVED_CHUNKS = 4  # read at once of what is due already: a step of one chunk w
 COMMANDS_MS = 200  # of planning commands in one step, when something falls due so soon:
 SOON_MS = 2_000
 FEW_COMMANDS = 100  # a step takes in any case: below, it is the transaction that costs
-COMMANDS_FIRST_MS = 1_000  # at most, everything waits for the commands of an absence
+COMMANDS_FIRST_MS = 500  # at most, everything waits for the commands of an absence: half the least max_lateness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +177,13 @@ class Shard:
         owes = self.record.backlogs or waiting.has_timers(opened_at) or waiting.has_changes(opened_at, None)
         unread = self._commands_end - self.position(COMMANDS_INPUT)
         is_patient = self._commands_read or (unread <= self._settings.max_commands and not self._holds)
-        least_grace = self._settings.rules.grace_min_ms
-        if owes or self._replans.is_busy or not is_patient or is_older(self.record, self._store, now - least_grace):
+        oldest = oldest_unseen(self.record, self._store)
+        is_late = oldest is not None and oldest < now - self._settings.rules.grace_min_ms
+        if owes or self._replans.is_busy or is_late or not is_patient:
             self._was_away(now, "downtime")
             return
-        self.record = absent(self.record, now)
+        absence = None if oldest is None or oldest > now else Absence(oldest - 1, now)
+        self.record = self.record.moved(absence=absence)
         self._holds = not self._commands_read
 
     def commands_read(self) -> None:
@@ -421,10 +423,11 @@ class Shard:
         at_once = 0 if now is None else now
         if self._tidy.is_busy or (self._commands_read and (self.record.backlogs or self._replans.is_busy)):
             return at_once
-        first = self.horizon.next_instant()
+        first, held = self.horizon.next_instant(), self._held_until or 0
         if self._holds and not self._commands_read and first is not None:
             first = max(first, self._opened_at + COMMANDS_FIRST_MS + 1)
-        found = [first, self._waiting.next_timer, self._waiting.next_change]
+        timed = (self._waiting.next_timer, self._waiting.next_change)
+        found = [first, *(instant for instant in timed if instant is not None and instant > held)]
         if self._commands_read:
             found.append(self._backfills.next_change(at_once))
             if self._outage.catching_up:
