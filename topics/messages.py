@@ -262,7 +262,7 @@ class Move(Message):
 
 
 class Absence(Message):
-    """Nobody looked in (since, until], and nothing due was older than the least grace then: it fires from the cursor."""
+    """Nobody looked in (since, until], and what was due then is younger than the least grace: the cursor goes on."""
 
     since: Instant
     until: Instant
