@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -173,6 +174,8 @@ def test_random_failures(make_cluster: Callable[..., Cluster], monkeypatch: pyte
         takeovers = sum(len(node.events("shard_ready")) for node in nodes) - SHARDS
         verdict = f"{counts}; takeovers {takeovers}; failures {dict(chaos.counts)}; seed {seed}"
         print(verdict)
+        if not counts.clean:  # what the brokers have written is the only witness of why
+            shutil.copytree(broker.data_dir, cluster.folder / "brokers")
         assert counts.clean, f"{verdict}\n{words()}"
         assert codes == [[0], [0], [0]], words()
         cluster.close()
