@@ -63,17 +63,12 @@ class Transaction:
         help: the first goes on asking by itself, and fences the second when it is heard. So one that is given up is not
         retired either; it is destroyed with this object.
         """
-        deadline = Deadline(INIT_S, self._monotonic)
-        while True:
-            try:
-                self._producer.init_transactions(ASK_S)
-            except KafkaException as fault:
-                if not fault.args[0].retriable():
-                    raise self._failed(fault, "init_transactions") from fault
-                if not deadline.left() or self._stopped():
-                    raise reaction_to(fault, "init_transactions") from fault
-            else:
-                return
+        try:
+            self._patiently(self._producer.init_transactions, INIT_S, ASK_S)
+        except KafkaException as fault:
+            if fault.args[0].retriable():
+                raise reaction_to(fault, "init_transactions") from fault
+            raise self._failed(fault, "init_transactions") from fault
 
     def commit(self, step: Step) -> float:
         """Commit one step; returns the seconds it took. Raises Fenced or Retriable, after which nothing is known.
@@ -86,12 +81,14 @@ class Transaction:
             self._forward(step.forwards)
         began = self._monotonic()
         applied: dict[str, int] = {}
+        doing = "produce"
         try:
             self._producer.begin_transaction()
             self._produce(step, applied)
-            self._patiently(self._producer.commit_transaction, COMMIT_S, "commit")
+            doing = "commit"
+            self._patiently(self._producer.commit_transaction, COMMIT_S, SLICE_S)
         except KafkaException as fault:
-            raise self._failed(fault, "produce") from fault
+            raise self._failed(fault, doing) from fault
         except BufferError as fault:
             self._retire(self._producer)
             raise Retriable(f"produce: the client's queue is full ({fault})") from fault
@@ -99,15 +96,15 @@ class Transaction:
             mark_applied(step.batch, self._changelogs[topic], offset + 1)
         return self._monotonic() - began
 
-    def _patiently(self, call: Callable[[float], object], seconds: float, doing: str) -> None:
+    def _patiently(self, call: Callable[[float], object], seconds: float, at_a_time: float) -> None:
         """Make a call, and resume it as often as the client allows, until it is done, fails or the shard closes."""
         deadline = Deadline(seconds, self._monotonic)
         while True:
             try:
-                call(SLICE_S)
+                call(at_a_time)
             except KafkaException as fault:
                 if not fault.args[0].retriable() or not deadline.left() or self._stopped():
-                    raise self._failed(fault, doing) from fault
+                    raise
             else:
                 return
 

@@ -71,6 +71,7 @@ def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
     until, cursor = instant_end(now), record.cursor
     if until <= cursor:
         return record.moved(absence=undecided_absence(record))
+    seen_until = unseen_since(record)
     firsts: dict[int, bytes] = {}
     lags = {}
     for queue, lag in record.lags.items():
@@ -81,7 +82,7 @@ def opened(record: ShardRecord, now: int, reason: str) -> ShardRecord:
     for priority in Priority:
         first = firsts.get(priority)
         since = cursor if first is not None else b""
-        new.append(Backlog(priority, first or cursor, until, reason, unseen_since(record), since))
+        new.append(Backlog(priority, first or cursor, until, reason, seen_until, since))
     backlogs = sorted([*record.backlogs, *new], key=lambda backlog: (backlog.priority, backlog.after))
     return record.moved(cursor=until, backlogs=tuple(backlogs), lags={**record.lags, **lags}, absence=None)
 

@@ -180,7 +180,7 @@ class Shard:
         oldest = oldest_unseen(self.record, self._store)
         is_late = oldest is not None and oldest < now - self._settings.rules.grace_min_ms
         if owes or self._replans.is_busy or is_late or not is_patient:
-            self._was_away(now, "downtime")
+            self._decide_outage(now, "downtime")  # nothing fired since what was passed was advanced
             return
         absence = None if oldest is None or oldest > now else Absence(oldest - 1, now)
         self.record = self.record.moved(absence=absence)
@@ -316,6 +316,9 @@ class Shard:
     def _was_away(self, now: int, reason: str) -> None:
         """Nobody looked for longer than any grace (a sleeping machine): judged like the time before a restart."""
         self.advance_passed()
+        self._decide_outage(now, reason)
+
+    def _decide_outage(self, now: int, reason: str) -> None:
         self.record = opened(self.record, now, reason)
         self.drop_horizon()
         self._opened_at = now
