@@ -288,9 +288,7 @@ class Aborting(Driver):
     def turn(self) -> Step | None:
         self.crash_before_commit()
         self.start(run=False)
-        assert self.shard is not None
-        while self.shard.housekeep(self.now):
-            pass
+        self.housekeep()
         return super().turn()
 
 
