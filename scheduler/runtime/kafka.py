@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from scheduler.errors import Fenced, Retriable
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 COMPANY_S = 2.0
+ENDS_S = 5.0
 
 client_log = logging.getLogger("kafka")
 
@@ -142,6 +144,34 @@ def has_company(settings: Settings) -> bool:
     except (KafkaException, TimeoutError):
         return False
     return any(member.client_id != settings.node_id for member in members)
+
+
+class Ends:
+    """Where partitions end for a reader of everything, transactions that are still open included."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._config: dict[str, Any] = settings.client_config()
+        self._client: AdminClient | None = None
+
+    def __call__(self, topics: list[str], number: int) -> dict[str, int]:
+        """The offset behind the last one of partition `number` of each topic. Raises Retriable."""
+        known = self._client
+        if known is not None:
+            # It does not notice by itself that a partition has another leader, and is refused from then on.
+            with suppress(Retriable):
+                return _ends(known, topics, number)
+        self._client = AdminClient(self._config, logger=client_log)
+        return _ends(self._client, topics, number)
+
+
+def _ends(client: AdminClient, topics: list[str], number: int) -> dict[str, int]:
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    asked = {TopicPartition(topic, number): latest for topic in topics}
+    try:
+        answers = client.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ENDS_S)
+        return {one.topic: answer.result(ENDS_S).offset for one, answer in answers.items()}
+    except (KafkaException, TimeoutError) as fault:
+        raise Retriable(f"ends of partition {number} of {', '.join(topics)}: {fault}") from fault
 
 
 def header(message: Message, name: str) -> bytes | None:

@@ -62,6 +62,11 @@ class Outside:
         """The process's one producer outside of transactions: for probes and forwarded commands."""
         return kafka.plain_producer(self._settings)
 
+    @cached_property
+    def ends(self) -> kafka.Ends:
+        """Asks where partitions end."""
+        return kafka.Ends(self._settings)
+
     def transactional_producer(self, shard: int) -> Producer:
         """A new one of this shard, not initialised."""
         return kafka.transactional_producer(self._settings, shard)

@@ -1,8 +1,9 @@
 """Changelogs to the store, up to the end that was there after `init_transactions`.
 
 By then no transaction of this shard is open and nobody else can write its partitions, so reading to the end of the
-committed records gives the whole truth. A standby reads in the same way while somebody else owns the shard: what it
-has then is the truth of a moment ago, and the owner it hands the store to reads the rest.
+committed records gives the whole truth. An owner makes sure of the former: brokers have been seen to lose a marker, by
+which one transaction is committed in some topics and not in others. A standby reads in the same way while somebody else
+owns the shard: what it has then is the truth of a moment ago, and the owner it hands the store to reads the rest.
 """
 
 from __future__ import annotations
@@ -37,16 +38,30 @@ class Outlived(StateCorrupted):
     """The topics have dropped records that the store has not seen: only an empty store can be brought up to date."""
 
 
+class Hanging(StateCorrupted):
+    """The brokers hold a transaction open that nobody will end: what it decided would be decided again."""
+
+
 class Restore:
-    """Brings one store up to date. `applied` and `foreign` tell what it found."""
+    """Brings one store up to date. `applied` and `foreign` tell what it found.
+
+    `ends` asks where topics end for readers of everything; given by an owner, for whom nothing may be open any more.
+    """
 
     def __init__(
-        self, consumer: Consumer, namespace: str, shard: int, stopped: Callable[[], bool], batch: int = BATCH
+        self,
+        consumer: Consumer,
+        namespace: str,
+        shard: int,
+        stopped: Callable[[], bool],
+        batch: int = BATCH,
+        ends: Callable[[list[str], int], dict[str, int]] | None = None,
     ) -> None:
         self._reader = PartitionReader(consumer, namespace, shard, "restore of", stopped)
         self._namespace = namespace
         self._shard = shard
         self._batch = batch
+        self._ends = ends
         self.applied = 0
         self.foreign = 0
         self.commands_end = 0  # of the command topic, once the shard was ours: commands up to here go before catch-up
@@ -58,9 +73,10 @@ class Restore:
     def run(self, store: Store, calendars: Calendars = NO_CALENDARS) -> Rebuild:
         """Apply every changelog to its end.
 
-        Raises Retriable for silent brokers and when stopped, StateCorrupted for bad records, Outlived.
+        Raises Retriable for silent brokers and when stopped, StateCorrupted for bad records, Hanging, Outlived.
         """
         with closing(self):
+            self._refuse_hanging()
             _, self.commands_end = self._reader.bounds(catalog.COMMANDS)
             rebuild = Rebuild(store, self._shard, calendars)
             spans = {topic: self._span(rebuild, topic) for topic in ORDER}
@@ -73,6 +89,22 @@ class Restore:
         if self.foreign:
             event("changelog_foreign_records", logging.ERROR, shard=self._shard, count=self.foreign)
         return rebuild
+
+    def _refuse_hanging(self) -> None:
+        if self._ends is None:
+            return
+        names = {self._namespace + topic: topic for topic in ORDER}
+        hanging = []
+        for name, end in self._ends([*names], self._shard).items():
+            _, committed = self._reader.bounds(names[name])  # asked later: never too low
+            if committed < end:
+                hanging.append(f"--topic {name} --partition {self._shard} --start-offset {committed}")
+        if hanging:
+            raise Hanging(
+                "the brokers hold a transaction open here although none of this shard is; what it decided would be "
+                "decided again. End it by `kafka-transactions.sh --bootstrap-server ... abort` with "
+                f"{', with '.join(hanging)}. What it dispatched may then come again, under the same occurrence_id"
+            )
 
     def look(self, store: Store) -> None:
         """Apply the shard record alone, for a question that needs no more."""

@@ -223,7 +223,8 @@ class ShardTask:
             self._caught_up = False
             self._inbox.clear()
         began = self._monotonic()
-        changelogs = {around.settings.namespace + base: base for base in ORDER}
+        namespace = around.settings.namespace
+        changelogs = {namespace + base: base for base in ORDER}
         transaction = Transaction(
             outside.transactional_producer(self.number),
             outside.retire,
@@ -234,7 +235,7 @@ class ShardTask:
             self._monotonic,
         )
         consumer = outside.changelog_consumer()
-        with closing(Restore(consumer, around.settings.namespace, self.number, lambda: self._closing)) as restore:
+        with closing(Restore(consumer, namespace, self.number, lambda: self._closing, ends=outside.ends)) as restore:
             transaction.init()
             inited = self._monotonic()
             now = self._time()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
 from scheduler.local.settings import HOST
 from tests.support.commands import create
@@ -35,6 +36,33 @@ def test_the_broker_is_killed_while_firing(make_cluster: Callable[..., Cluster],
         assert node.stop() == [0]
         verdict = judge(dispatches.read_to_end(), expected)
     assert verdict.clean, f"{verdict}\n{node.words(60)}"
+
+
+def test_a_transaction_that_the_brokers_hold_open(make_cluster: Callable[..., Cluster], private_broker: Broker) -> None:
+    """What a lost marker looks like: the shard says how to end it and waits, the others fire."""
+    cluster = make_cluster(private_broker)
+    first, second = cluster.node("first"), cluster.node("second")
+    first.start()
+    await_ready(first)
+    expected = create(cluster, beats(8, now_ms() + 3_000, 12))
+    with Dispatches(cluster) as dispatches:
+        dispatches.await_count(12, words=first.words)
+        assert first.stop() == [0]
+        hanging = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "hangs"})
+        hanging.init_transactions(30)
+        hanging.begin_transaction()
+        hanging.produce(cluster.catalogue.shard_records, b"", b"hangs", 0)
+        hanging.flush(30)
+        second.start()
+        wait_until(lambda: any(event["shard"] == 0 for event in second.events("shard_failed")), second.words)
+        wait_until(lambda: len(owners([second])) == cluster.shards - 1, second.words)
+        (said,) = {event["text"] for event in second.events("shard_failed")}
+        assert f"--topic {cluster.catalogue.shard_records} --partition 0 --start-offset" in said
+        hanging.abort_transaction(30)
+        dispatches.await_all(expected, words=second.words)
+        assert second.stop() == [0]
+        verdict = judge(dispatches.read_to_end(), expected)
+    assert verdict.clean, f"{verdict}\n{second.words(60)}"
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scheduler.config import Kafka, Settings
+from scheduler.errors import Retriable
 from scheduler.runtime.member import STOP_S, Member
 from scheduler.runtime.task import Phase, ShardTask
 from scheduler.runtime.telemetry import Telemetry
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tests.support.world.brokers import Brokers
 
 COMPANY_US = 2 * SECOND
+ENDS_US = 5 * SECOND
 DRIFT = 50e-6  # against the brokers: what crystals do
 SKEW_MS = 300
 
@@ -87,6 +89,15 @@ class FakeOutside:
         settings = self._settings
         times = (settings.session_timeout_ms, settings.heartbeat_interval_ms)
         return GroupConsumer(self.link, settings.node_id, on_commit, times)
+
+    def ends(self, topics: list[str], number: int) -> dict[str, int]:
+        found = {topic: self._node.brokers.log(topic, number) for topic in topics}
+        try:
+            return self.link.request(
+                lambda: {topic: log.end for topic, log in found.items()}, self._world.now + ENDS_US
+            )
+        except Expired:
+            raise Retriable("ends: timed out") from None
 
     def changelog_consumer(self) -> Consumer:
         return Consumer(self.link)
