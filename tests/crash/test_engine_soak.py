@@ -131,7 +131,9 @@ class Chaos:
         self._lies.tell(wall_ms=self._chance.choice([-TWO_HOURS_MS, 0, TWO_HOURS_MS]))
 
     def kill_broker(self) -> None:
+        """For longer than a commit is tried, at times: its outcome stays open until the broker is back."""
         self._broker.kill()
+        time.sleep(self._chance.choice([0, 0, 0, 5, 20]))
         self._broker.restart()
 
     def mend(self) -> None:
