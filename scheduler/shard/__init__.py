@@ -14,7 +14,7 @@
     repartition.py  old shards' state for another number of new ones
     overdue.py    how much it is behind, counted    derived.py  the indexes of what is owed
     ground.py     what they all stand on            keys.py     the store's keys
-    refusals.py   why a restored shard stays closed
+    refusals.py   why a restored shard stays closed opening.py  commands of before go first
 
 `runtime` drives it with Kafka, the simulator and the tests without.
 """

@@ -29,6 +29,7 @@ from scheduler.shard.commands import Commands, Input
 from scheduler.shard.firing import Firing
 from scheduler.shard.ground import Ground
 from scheduler.shard.horizon import Horizon, Prepared
+from scheduler.shard.opening import Opening
 from scheduler.shard.outage import Budget, Outage, oldest_unseen, opened
 from scheduler.shard.overdue import Overdue
 from scheduler.shard.passed import Passed
@@ -61,7 +62,6 @@ STARVED_CHUNKS = 4  # read at once of what is due already: a step of one chunk w
 COMMANDS_MS = 200  # of planning commands in one step, when something falls due so soon:
 SOON_MS = 2_000
 FEW_COMMANDS = 100  # a step takes in any case: below, it is the transaction that costs
-COMMANDS_FIRST_MS = 500  # at most, everything waits for the commands of an absence: half the least max_lateness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +115,7 @@ class Shard:
         self._last_look = 0
         self._consumed = 0  # commands in the last step planned
         self._portion = settings.max_commands
-        self._commands_end = 0  # those before it go first; what comes later must not keep what is overdue waiting
-        self._commands_read = False
-        self._opened_at = 0
-        self._holds = False  # nothing fires: an absence ends when its commands are applied
+        self._opening = Opening()
         self._deletes = 0
 
     # --- opening
@@ -148,16 +145,15 @@ class Shard:
             self._place_anew()
         self.advance_passed()
         # A clock that went back a little is waited for: nothing is decided twice at instants already passed.
-        self._opened_at = self._last_look = max(now, self.record.seen_until, instant_of(self.record.cursor))
+        self._last_look = max(now, self.record.seen_until, instant_of(self.record.cursor))
+        self._opening = Opening(self._last_look, self.position(COMMANDS_INPUT), commands_end)
         self._look_for_debts()
         self._backfills.look()
         self._opened = True
         self._replans.begin(self.record)
-        self._commands_end = commands_end
-        self._commands_read = self.position(COMMANDS_INPUT) >= commands_end
         self.drop_horizon()
         if stored is not None:
-            self._take_up(self._opened_at)
+            self._take_up(self._last_look)
 
     def use(self, calendars: Calendars) -> None:
         """From the next step on these are the calendars; before `open` the ones to open with.
@@ -173,10 +169,10 @@ class Shard:
 
         What has to be decided before the cursor passes it, or together with it, makes it an outage, however short.
         """
-        waiting, opened_at = self._waiting, self._opened_at
-        owes = self.record.backlogs or waiting.has_timers(opened_at) or waiting.has_changes(opened_at, None)
-        unread = self._commands_end - self.position(COMMANDS_INPUT)
-        is_patient = self._commands_read or (unread <= self._settings.max_commands and not self._holds)
+        waiting, opening = self._waiting, self._opening
+        owes = self.record.backlogs or waiting.has_timers(opening.at) or waiting.has_changes(opening.at, None)
+        unread = opening.unread(self.position(COMMANDS_INPUT))
+        is_patient = unread == 0 or (unread <= self._settings.max_commands and not opening.holds)
         oldest = oldest_unseen(self.record, self._store)
         is_late = oldest is not None and oldest < now - self._settings.rules.grace_min_ms
         if owes or self._replans.is_busy or is_late or not is_patient:
@@ -184,14 +180,14 @@ class Shard:
             return
         absence = None if oldest is None or oldest > now else Absence(oldest - 1, now)
         self.record = self.record.moved(absence=absence)
-        self._holds = not self._commands_read
+        opening.hold()
 
     def commands_read(self) -> None:
         """All commands sent before the shard opened are applied: a "pause all" among them wins over what is overdue.
 
         To be called when the topic has no more of them, should its last offsets hold none.
         """
-        self._commands_read = True
+        self._opening.is_read = True
 
     def questions(self) -> list[Question]:
         """What backfills must know before they can run, each given out once: hand `answer` what the topics say."""
@@ -253,11 +249,6 @@ class Shard:
         self._outage.look()
 
     @property
-    def _held_until(self) -> int | None:
-        """Up to here what is overdue lets the commands of the outage go first; None once they are applied."""
-        return None if self._commands_read else self._opened_at
-
-    @property
     def _is_owing(self) -> bool:
         first = (self._waiting.next_timer, self._waiting.next_change)
         return first != (None, None) or self._outage.catching_up or self._backfills.exist
@@ -278,18 +269,19 @@ class Shard:
             return None  # a clock not to be believed, or one to be caught up with: nothing moves
         if now - self._last_look > self._settings.rules.grace_min_ms:
             self._was_away(now, away)
-        elif self._holds and (self._commands_read or now > self._opened_at + COMMANDS_FIRST_MS):
+        elif self._opening.has_ended(now):
             self._take_up(now)
         elif (change := self._waiting.next_change) is not None and self._last_look < change < now:
             now, inputs = change, ()
         record = self.record.moved(step=self.record.step + 1, seen_until=now)
         step = Step(now, record, self._catalogue, self._store, self._lags)
-        if not self._holds:
+        overdue_until = self._opening.overdue_until
+        if not self._opening.holds:
             self._firing.fire(step)
         if self._waiting.has_timers(now):
-            self._waiting.fire_timers(step, self._held_until)
-        if self._waiting.has_changes(now, self._held_until):
-            self._waiting.apply_changes(step, self._held_until)
+            self._waiting.fire_timers(step, overdue_until)
+        if self._waiting.has_changes(now, overdue_until):
+            self._waiting.apply_changes(step, overdue_until)
         if inputs:
             self._apply(step, inputs)
         if len(step.items) < BUSY:
@@ -321,8 +313,7 @@ class Shard:
     def _decide_outage(self, now: int, reason: str) -> None:
         self.record = opened(self.record, now, reason)
         self.drop_horizon()
-        self._opened_at = now
-        self._holds = False
+        self._opening.release(now)
 
     def _apply(self, step: Step, inputs: Sequence[Input]) -> None:
         room = self._settings.max_records - len(step.items)
@@ -335,7 +326,7 @@ class Shard:
 
     def _catch_up(self, step: Step) -> None:
         waiting, now = self._waiting, step.now
-        if self._commands_read and not waiting.has_timers(now) and not waiting.has_changes(now, None):
+        if self._opening.is_read and not waiting.has_timers(now) and not waiting.has_changes(now, None):
             if self._replans.is_busy:
                 step.replans = True
                 self._replans.proceed(step)
@@ -353,7 +344,7 @@ class Shard:
         self._store.write(step.batch)
         self.record = step.record
         self._lags = step.record.lags
-        self._commands_read = self._commands_read or self.position(COMMANDS_INPUT) >= self._commands_end
+        self._opening.applied(self.position(COMMANDS_INPUT))
         self.zones.committed(step)
         if step.replans:
             self._replans.looked(step)
@@ -424,14 +415,13 @@ class Shard:
         time by hand. A loop that sleeps looks at what is due and at its budget in vain now and then.
         """
         at_once = 0 if now is None else now
-        if self._tidy.is_busy or (self._commands_read and (self.record.backlogs or self._replans.is_busy)):
+        if self._tidy.is_busy or (self._opening.is_read and (self.record.backlogs or self._replans.is_busy)):
             return at_once
-        first, held = self.horizon.next_instant(), self._held_until or 0
-        if self._holds and not self._commands_read and first is not None:
-            first = max(first, self._opened_at + COMMANDS_FIRST_MS + 1)
+        overdue_until = self._opening.overdue_until or 0
         timed = (self._waiting.next_timer, self._waiting.next_change)
-        found = [first, *(instant for instant in timed if instant is not None and instant > held)]
-        if self._commands_read:
+        found = [self._opening.held(self.horizon.next_instant())]
+        found += [instant for instant in timed if instant is not None and instant > overdue_until]
+        if self._opening.is_read:
             found.append(self._backfills.next_change(at_once))
             if self._outage.catching_up:
                 found.append(at_once if now is None else self._outage.next_catch_up(now))
