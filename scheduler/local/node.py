@@ -178,9 +178,9 @@ class Node:
             pass
         self._spawned = None
 
-    def last_words(self) -> str:
-        """What the process said last, without the stack frames that hide it."""
-        lines = [*_lines(self.log, 400), *_lines(self.console, 20)]
+    def last_words(self, log: Path | None = None) -> str:
+        """What the process said last, without the stack frames that hide it. `log`: that of another run than usual."""
+        lines = [*_lines(log or self.log, 400), *_lines(self.console, 20)]
         return last_lines((line for line in lines if not line.startswith("\tat ")), 15)
 
     def log_tail(self, count: int) -> str:

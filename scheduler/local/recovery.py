@@ -20,7 +20,6 @@ import time
 from typing import TYPE_CHECKING
 
 from scheduler.local.errors import BrokerUnavailable
-from scheduler.local.node import last_lines
 from scheduler.local.probe import registered_brokers
 from scheduler.local.settings import ClusterLayout, fencing_properties, logging_properties
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from scheduler.local.node import Node, Runtime
 
-FENCED_S = 180.0  # twice as long as a start may take: a machine that is so busy would not get a broker up, either
+FENCED_S = 180.0  # three times as long as a start may take: a machine that busy would not get a broker up, either
 END_S = 5.0
 LOOK_EVERY_S = 0.02
 
@@ -43,21 +42,31 @@ LOG = "fencing.log"
 def fence_crashed(layout: ClusterLayout, nodes: Sequence[Node], runtime: Runtime, tell: Callable[[], None]) -> None:
     """Wait until every node of `nodes` that crashed and is down is fenced. `tell` is called when processes change.
 
-    Raises `BrokerUnavailable` if that takes too long: a broker that started all the same would break transactions.
+    Raises `BrokerUnavailable` if that can't be or takes too long: a broker that started all the same would break
+    transactions.
     """
     dead = [index for index, node in enumerate(nodes) if node.crashed and node.process() is None]
     if not dead:
         return
     peers = [layout.nodes[index].port for index, node in enumerate(nodes) if node.process() is not None]
     ids = {layout.nodes[index].node_id for index in dead}
+    if peers and len(peers) <= len(nodes) // 2:
+        raise BrokerUnavailable(
+            f"Kafka {_names(layout, dead)} crashed, and the nodes left are too few to agree on anything.",
+            why="only a majority of the controllers can give up a crashed broker, and it must be given up first",
+            then="stop the nodes that are left, then start the whole cluster",
+        )
     fenced = _by_peers(ids, peers) if peers else _alone(layout, nodes, ids, runtime, tell)
     if not fenced:
-        names = ", ".join(layout.nodes[index].name for index in dead)
         raise BrokerUnavailable(
-            f"Kafka {names} crashed, and was not seen to be fenced within {FENCED_S:.0f} s.",
+            f"Kafka {_names(layout, dead)} crashed, and was not seen to be fenced within {FENCED_S:.0f} s.",
             why="a broker that starts before the controller has given up its former self loses transaction markers",
-            then=f"look for ERROR or Exception in {nodes[dead[0]].folder}; then start again",
+            then=f"look for ERROR or Exception in the logs of the nodes in {nodes[0].folder.parent}; then start again",
         )
+
+
+def _names(layout: ClusterLayout, indexes: Iterable[int]) -> str:
+    return ", ".join(layout.nodes[index].name for index in indexes)
 
 
 def _by_peers(ids: set[int], ports: Iterable[int]) -> bool:
@@ -93,7 +102,7 @@ def _alone(
             if ended is not None:
                 raise BrokerUnavailable(
                     f"The controller that is to fence {ended.folder.name} ended with exit code {ended.exit_code}.",
-                    why=f"the last lines of its log say\n{last_lines(_text(ended.folder / LOG).splitlines(), 15)}",
+                    why=f"the last lines of its log say\n{ended.last_words(ended.folder / LOG)}",
                     then="look for ERROR or Exception above; then start again",
                 )
             return any(ids <= fenced_in(_text(path)) for path in logs)

@@ -7,12 +7,14 @@ whatever the holder has to commit is built from what it finds, as often as it ta
 from __future__ import annotations
 
 import time
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
-from scheduler.runtime.kafka import changelog_consumer, transactional_producer
-from scheduler.runtime.restore import Restore
+from scheduler.runtime.kafka import changelog_consumer, ends, transactional_producer
+from scheduler.runtime.restore import MARKERS_S, Restore
 from scheduler.runtime.retired import RETIRED
 from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import Transaction
@@ -86,7 +88,7 @@ class Hold:
     def keep(self, work: Callable[[Transaction], T]) -> T:
         """Do something while the shard is held; whenever it is taken back, hold it again and begin `work` anew.
 
-        Raises Retriable when nodes take the shard back again and again, and what else `work` raises.
+        Raises Retriable when nodes take the shard back again and again, Hanging, and what else `work` raises.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -105,8 +107,15 @@ class Hold:
             commands = self._settings.catalogue().commands
             transaction = Transaction(self._producer(), RETIRED.keep, self._plain, commands, changelogs, never)
             transaction.init()
+            self._await_settled()
             self._transaction = transaction
         return self._transaction
+
+    def _await_settled(self) -> None:
+        settings = self._settings
+        any_step = Deadline(settings.transaction_timeout_ms / 1000 + MARKERS_S)
+        with closing(Restore(changelog_consumer(settings), settings.namespace, self.shard, never)) as restore:
+            restore.await_settled(partial(ends, settings), any_step, time.sleep)
 
     def _producer(self) -> Producer:
         return transactional_producer(self._settings, self.shard)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
@@ -146,32 +145,20 @@ def has_company(settings: Settings) -> bool:
     return any(member.client_id != settings.node_id for member in members)
 
 
-class Ends:
-    """Where partitions end for a reader of everything, transactions that are still open included."""
+def ends(settings: Settings, topics: list[str], number: int) -> dict[str, int]:
+    """Where partition `number` of each topic ends for a reader of everything, open transactions included.
 
-    def __init__(self, settings: Settings) -> None:
-        self._config: dict[str, Any] = settings.client_config()
-        self._client: AdminClient | None = None
-
-    def __call__(self, topics: list[str], number: int) -> dict[str, int]:
-        """The offset behind the last one of partition `number` of each topic. Raises Retriable."""
-        known = self._client
-        if known is not None:
-            # It does not notice by itself that a partition has another leader, and is refused from then on.
-            with suppress(Retriable):
-                return _ends(known, topics, number)
-        self._client = AdminClient(self._config, logger=client_log)
-        return _ends(self._client, topics, number)
-
-
-def _ends(client: AdminClient, topics: list[str], number: int) -> dict[str, int]:
+    Raises Retriable. By a client of its own: one that is kept is refused when a partition has got another leader.
+    """
+    config: dict[str, Any] = settings.client_config()
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     asked = {TopicPartition(topic, number): latest for topic in topics}
+    admin = AdminClient(config, logger=client_log)  # to be held until it has answered
     try:
-        answers = client.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ENDS_S)
-        return {one.topic: answer.result(ENDS_S).offset for one, answer in answers.items()}
-    except (KafkaException, TimeoutError) as fault:
-        raise Retriable(f"ends of partition {number} of {', '.join(topics)}: {fault}") from fault
+        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ENDS_S)
+        return {one.topic: answer.result().offset for one, answer in answers.items()}
+    except KafkaException as fault:
+        raise Retriable(f"ends of partition {number} of {', '.join(topics)}: {fault.args[0].str()}") from fault
 
 
 def header(message: Message, name: str) -> bytes | None:

@@ -62,11 +62,6 @@ class Outside:
         """The process's one producer outside of transactions: for probes and forwarded commands."""
         return kafka.plain_producer(self._settings)
 
-    @cached_property
-    def ends(self) -> kafka.Ends:
-        """Asks where partitions end."""
-        return kafka.Ends(self._settings)
-
     def transactional_producer(self, shard: int) -> Producer:
         """A new one of this shard, not initialised."""
         return kafka.transactional_producer(self._settings, shard)
@@ -86,6 +81,10 @@ class Outside:
     def changelog_follower(self) -> Consumer:
         """A new reader of several shards' changelogs as they grow."""
         return kafka.changelog_follower(self._settings)
+
+    def ends(self, topics: list[str], number: int) -> dict[str, int]:
+        """Where one partition number of some topics ends for a reader of everything. Raises Retriable."""
+        return kafka.ends(self._settings, topics, number)
 
     def has_company(self) -> bool:
         """Whether processes of other nodes are members of the group now; False if the brokers do not say soon."""

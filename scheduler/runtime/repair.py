@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scheduler.runtime.hold import Hold, never
-from scheduler.runtime.kafka import Ends, changelog_consumer, plain_producer
+from scheduler.runtime.kafka import changelog_consumer, plain_producer
 from scheduler.runtime.probe import brokers_time, refuse_wrong_clocks
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.tables import read_calendars
@@ -38,7 +38,6 @@ class Repairs:
         self._settings = settings
         self._catalogue = catalogue
         self._plain = plain_producer(settings)
-        self._ends = Ends(settings)
         self.now = brokers_time(self._plain, catalogue.clock, "repair-cursor")
         refuse_wrong_clocks(self.now)
 
@@ -64,8 +63,8 @@ class Repairs:
     def _repair(self, shard: int, store: Store, order: Order) -> Repair:
         return Repair(shard, self._catalogue, store, order, self._calendars)
 
-    def _restore(self, shard: int, ends: Ends | None = None) -> Restore:
-        return Restore(changelog_consumer(self._settings), self._settings.namespace, shard, never, ends=ends)
+    def _restore(self, shard: int) -> Restore:
+        return Restore(changelog_consumer(self._settings), self._settings.namespace, shard, never)
 
     @staticmethod
     def _planned(repair: Repair) -> Outcome:
@@ -79,7 +78,7 @@ class Repairs:
 
         def work(transaction: Transaction) -> Outcome:
             nonlocal schedules, missed
-            self._restore(shard, self._ends).run(store, self._calendars)
+            self._restore(shard).run(store, self._calendars)
             repair = self._repair(shard, store, order)
             repair.count(schedules, missed)
             for step in repair.steps():

@@ -31,7 +31,7 @@ from scheduler.core.record import Move, ShardRecord
 from scheduler.errors import SchedulerError, StateCorrupted
 from scheduler.runtime.courier import Courier
 from scheduler.runtime.hold import Hold, look, never
-from scheduler.runtime.kafka import Ends, changelog_consumer, plain_producer
+from scheduler.runtime.kafka import changelog_consumer, plain_producer
 from scheduler.runtime.probe import brokers_time, refuse_wrong_clocks
 from scheduler.runtime.process import check_topics
 from scheduler.runtime.restore import Restore
@@ -173,7 +173,7 @@ class Repartition:
                 done()
         outcome = Outcome()
         if filling:
-            with self._restored(Ends(self._old)) as olds:
+            with self._restored() as olds:
                 outcome.cut = cutover([old for old, _ in olds], self._old.namespace)
                 self._courier.tables()
                 tallies = self._fill(filling, [old for old, _ in olds], outcome.cut)
@@ -228,11 +228,8 @@ class Repartition:
     # --- 4 restore
 
     @contextmanager
-    def _restored(self, ends: Ends | None = None) -> Iterator[list[tuple[Old, int]]]:
-        """The old shards, each with the end of its commands, for as long as they are looked at.
-
-        `ends` once they are fenced: see `Restore`.
-        """
+    def _restored(self) -> Iterator[list[tuple[Old, int]]]:
+        """The old shards, each with the end of its commands, for as long as they are looked at."""
         with tempfile.TemporaryDirectory(prefix="repartition-") as folder:
             stores = []
             try:
@@ -241,8 +238,7 @@ class Repartition:
                     for shard in range(self._old.shards):
                         store = RocksStore(Path(folder) / str(shard))
                         stores.append(store)
-                        consumer = changelog_consumer(self._old)
-                        restore = Restore(consumer, self._old.namespace, shard, never, ends=ends)
+                        restore = Restore(changelog_consumer(self._old), self._old.namespace, shard, never)
                         restore.run(store, self._calendars)
                         olds.append((Old(shard, store, self._calendars), restore.commands_end))
                         done()

@@ -9,11 +9,12 @@ owns the shard: what it has then is the truth of a moment ago, and the owner it 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from scheduler.core.calendars import NO_CALENDARS
-from scheduler.errors import StateCorrupted
+from scheduler.errors import Retriable, StateCorrupted
 from scheduler.runtime.kafka import header
 from scheduler.runtime.reading import BATCH, PartitionReader, Spans
 from scheduler.runtime.telemetry import event
@@ -22,16 +23,20 @@ from topics import catalog
 from topics.messages import STEP_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from confluent_kafka import Consumer, Message
 
     from scheduler.core.calendars import Calendars
+    from scheduler.runtime.clock import Deadline
     from scheduler.state.store import Store
 
 SHORT = 5_000  # records in all three topics that are read at once: one way to the brokers instead of three
 TAIL = 200  # of the shard topic: its newest record is all that counts, and every step writes one
 PROGRESS_EVERY = 100_000
+SETTLING_S = 0.05  # between looks at what is still open
+MARKERS_S = 5.0  # after a transaction was decided, until every partition has heard of it
+
+
+Ends = Callable[[list[str], int], dict[str, int]]  # topics, partition -> the offsets behind all that is there
 
 
 class Outlived(StateCorrupted):
@@ -43,25 +48,16 @@ class Hanging(StateCorrupted):
 
 
 class Restore:
-    """Brings one store up to date. `applied` and `foreign` tell what it found.
-
-    `ends` asks where topics end for readers of everything; given by an owner, for whom nothing may be open any more.
-    """
+    """Brings one store up to date. `applied` and `foreign` tell what it found."""
 
     def __init__(
-        self,
-        consumer: Consumer,
-        namespace: str,
-        shard: int,
-        stopped: Callable[[], bool],
-        batch: int = BATCH,
-        ends: Callable[[list[str], int], dict[str, int]] | None = None,
+        self, consumer: Consumer, namespace: str, shard: int, stopped: Callable[[], bool], batch: int = BATCH
     ) -> None:
         self._reader = PartitionReader(consumer, namespace, shard, "restore of", stopped)
         self._namespace = namespace
         self._shard = shard
+        self._stopped = stopped
         self._batch = batch
-        self._ends = ends
         self.applied = 0
         self.foreign = 0
         self.commands_end = 0  # of the command topic, once the shard was ours: commands up to here go before catch-up
@@ -70,13 +66,38 @@ class Restore:
         """Let go of the brokers; `run` and `look` do so themselves."""
         self._reader.close()
 
+    def await_settled(self, ends: Ends, patience: Deadline, pause: Callable[[float], object]) -> None:
+        """For an owner, before anything else: until all changelogs are committed up to where they end now.
+
+        Nothing of the shard is open any more, so that is at once; or we are the owner no longer, and wait for a step of
+        another one. Raises Hanging when `patience` is over, which is to be longer than any step may stay open.
+        """
+        names = {self._namespace + topic: topic for topic in ORDER}
+        open_ones = ends([*names], self._shard)
+        while True:
+            committed = {name: self._reader.bounds(names[name])[1] for name in open_ones}
+            open_ones = {name: end for name, end in open_ones.items() if committed[name] < end}
+            if not open_ones:
+                return
+            if self._stopped():
+                raise Retriable("stopped")
+            if not patience.left():
+                places = (
+                    f"--topic {name} --partition {self._shard} --start-offset {committed[name]}" for name in open_ones
+                )
+                raise Hanging(
+                    "the brokers hold a transaction open here although none of this shard is; what it decided would be "
+                    "decided again. End it by `kafka-transactions.sh --bootstrap-server ... abort` with "
+                    f"{', with '.join(places)}. What it dispatched may then come again, under the same occurrence_id"
+                )
+            pause(SETTLING_S)
+
     def run(self, store: Store, calendars: Calendars = NO_CALENDARS) -> Rebuild:
         """Apply every changelog to its end.
 
-        Raises Retriable for silent brokers and when stopped, StateCorrupted for bad records, Hanging, Outlived.
+        Raises Retriable for silent brokers and when stopped, StateCorrupted for bad records, Outlived.
         """
         with closing(self):
-            self._refuse_hanging()
             _, self.commands_end = self._reader.bounds(catalog.COMMANDS)
             rebuild = Rebuild(store, self._shard, calendars)
             spans = {topic: self._span(rebuild, topic) for topic in ORDER}
@@ -89,22 +110,6 @@ class Restore:
         if self.foreign:
             event("changelog_foreign_records", logging.ERROR, shard=self._shard, count=self.foreign)
         return rebuild
-
-    def _refuse_hanging(self) -> None:
-        if self._ends is None:
-            return
-        names = {self._namespace + topic: topic for topic in ORDER}
-        hanging = []
-        for name, end in self._ends([*names], self._shard).items():
-            _, committed = self._reader.bounds(names[name])  # asked later: never too low
-            if committed < end:
-                hanging.append(f"--topic {name} --partition {self._shard} --start-offset {committed}")
-        if hanging:
-            raise Hanging(
-                "the brokers hold a transaction open here although none of this shard is; what it decided would be "
-                "decided again. End it by `kafka-transactions.sh --bootstrap-server ... abort` with "
-                f"{', with '.join(hanging)}. What it dispatched may then come again, under the same occurrence_id"
-            )
 
     def look(self, store: Store) -> None:
         """Apply the shard record alone, for a question that needs no more."""

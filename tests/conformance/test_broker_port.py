@@ -70,6 +70,18 @@ class Port:
         consumer.close()
         return found
 
+    def await_end(self, end: int) -> None:
+        """A commit returns before its markers are there: until committed readers get so far."""
+        waited = 0.0
+        while self.watermarks()[1] < end and waited < PATIENCE_S:
+            self.pass_time(0.2)
+            waited += 0.2
+
+    def ends(self) -> int:
+        (found,) = self.outside.ends([self.catalogue.live], 0).values()
+        assert isinstance(found, int)
+        return found
+
     def read(self, topic: str, start: int = 0) -> tuple[list[Any], int]:
         """Records from an offset on, and where the end was announced."""
         consumer = self.outside.changelog_consumer()
@@ -156,8 +168,10 @@ def test_open_and_aborted_records_are_not_seen(port: Port) -> None:
         old = writing(port)
         old.flush(10)
         assert port.watermarks() == (0, 0)
+        assert port.ends() == 1  # for a reader of everything
         port.producer()  # aborts it
         assert port.watermarks() == (0, 2)  # the record and the marker behind it
+        assert port.ends() == 2
         assert port.read(port.catalogue.live) == ([], 2)
 
     port.run(body)
@@ -177,6 +191,7 @@ def test_whoever_initialises_fences_the_one_before(port: Port) -> None:
         new.begin_transaction()
         new.produce(port.catalogue.live, b"{}", b"new", 0)
         new.commit_transaction(10)
+        port.await_end(4)
         records, _ = port.read(port.catalogue.live)
         assert [record.key() for record in records] == [b"new"]
 
@@ -203,6 +218,7 @@ def test_an_owner_that_was_refused_at_first_stays_the_owner(port: Port) -> None:
             producer.begin_transaction()
             producer.produce(topic, b"ours", b"k", 0)
             producer.commit_transaction(PATIENCE_S)
+        port.await_end(12)
 
     port.run(body)
     records, _ = port.read(topic)
@@ -242,6 +258,7 @@ def test_committed_records_keep_order_stamps_and_offsets(port: Port) -> None:
                 )
             producer.commit_transaction(10)
         assert offsets == [0, 1, 2, 4, 5, 6]
+        port.await_end(8)
         records, end = port.read(port.catalogue.live)
         assert end == 8
         assert [record.offset() for record in records] == offsets
@@ -260,10 +277,7 @@ def test_a_transaction_left_open_is_aborted_after_its_time_out(port: Port) -> No
     def body() -> None:
         producer = writing(port)
         producer.flush(10)
-        waited = 0.0
-        while port.watermarks()[1] < 2 and waited < PATIENCE_S:
-            port.pass_time(0.2)
-            waited += 0.2
+        port.await_end(2)
         assert port.read(port.catalogue.live) == ([], 2)
         assert isinstance(reaction_to(refused(lambda: producer.commit_transaction(10)), "x"), Fenced)
 
@@ -279,6 +293,7 @@ def test_a_call_that_takes_too_long_may_be_resumed(port: Port) -> None:
         assert fault.args[0].code() == KafkaError._TIMED_OUT
         assert fault.args[0].retriable()
         producer.commit_transaction(10)
+        port.await_end(2)
         assert len(port.read(port.catalogue.live)[0]) == 1
         producer.begin_transaction()
         assert refused(producer.begin_transaction).args[0].code() == KafkaError._STATE

@@ -1,10 +1,18 @@
-"""Reading from a controller's log which brokers are fenced."""
+"""Reading from a controller's log which brokers are fenced, and what happens when they are not to be."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, cast
+
 import pytest
 
-from scheduler.local.recovery import fenced_in
+from scheduler.local import recovery
+from scheduler.local.errors import BrokerUnavailable
+from scheduler.local.recovery import fence_crashed, fenced_in
+from scheduler.local.settings import new_layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REGISTERED = (
     "[QuorumController id=1] Replayed initial RegisterBrokerRecord for broker {0}: RegisterBrokerRecord(brokerId={0}, "
@@ -47,3 +55,58 @@ def test_the_past_is_not_the_present() -> None:
     past = [registered(1, fenced=True), changed(1, -1), changed(1, 1)]
     assert fenced_in("\n".join(past)) == frozenset()
     assert fenced_in("\n".join([*past, changed(1, -1), ACTIVE])) == frozenset()
+
+
+class Machine:
+    """A node whose process ran, crashed, or is what `spawn` makes of it."""
+
+    def __init__(self, folder: Path, *, runs: bool = False, lives: bool = True) -> None:
+        folder.mkdir()
+        self.folder, self.data, self.properties = folder, folder / "data", folder / "server.properties"
+        self.crashed = not runs
+        self.exit_code: int | None = None
+        self._runs, self._lives = runs, lives
+        self.ended = 0
+
+    def process(self) -> object | None:
+        return self if self._runs else None
+
+    def spawn(self, *_: object) -> None:
+        self._runs = self._lives
+        self.exit_code = None if self._lives else 1
+
+    def end(self, _patience_s: float) -> None:
+        self._runs = False
+        self.ended += 1
+
+    def last_words(self, log: Path) -> str:
+        return f"what {log.name} says"
+
+
+def fence(*nodes: Machine) -> None:
+    layout = new_layout([(1, 2)] * len(nodes), [bytes([n]) * 16 for n in range(len(nodes) + 1)])
+    fence_crashed(layout, cast("Any", nodes), cast("Any", None), lambda: None)
+
+
+def test_no_broker_starts_before_it_is_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: an error, and nothing is left running."""
+    monkeypatch.setattr(recovery, "FENCED_S", 0.05)
+    node = Machine(tmp_path / "node-1")
+    with pytest.raises(BrokerUnavailable, match="node-1 crashed, and was not seen to be fenced"):
+        fence(node)
+    assert node.process() is None
+    assert node.ended == 1
+
+
+def test_a_controller_that_does_not_live_is_not_waited_for(tmp_path: Path) -> None:
+    """Its own words are in the error."""
+    with pytest.raises(BrokerUnavailable, match=r"ended with exit code 1(?s:.*)what fencing\.log says"):
+        fence(Machine(tmp_path / "node-1", lives=False))
+
+
+def test_one_of_three_cannot_fence_the_others(tmp_path: Path) -> None:
+    """It has no majority, so there is nothing to wait for."""
+    alive, *dead = (Machine(tmp_path / f"node-{n}", runs=n == 1) for n in (1, 2, 3))
+    with pytest.raises(BrokerUnavailable, match="node-2, node-3 crashed, and the nodes left are too few"):
+        fence(alive, *dead)
+    assert alive.process() is not None
