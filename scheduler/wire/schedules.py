@@ -178,8 +178,9 @@ def _known_spec(value: bytes, schedule_id: str, calendar_version: int) -> Spec:
     end = b',"payload":%b}' % payload
     has_payload = value.endswith(end)
     rest = value[: -len(end)] + b"}" if has_payload else value
-    read = _kept_spec if len(rest) <= _LONGEST_KEPT else _read_spec
-    spec = read(rest, _named(rest, schedule_id), calendar_version)
+    spec = _shared_spec(rest, calendar_version) if len(rest) <= _LONGEST_KEPT else None
+    if spec is None:
+        spec = _spec_from_wire(_spec(rest), schedule_id, calendar_version)
     return replace(spec, payload=payload) if has_payload else spec
 
 
@@ -191,17 +192,13 @@ _payload = msgspec.json.Decoder(_Payload).decode
 _spec = msgspec.json.Decoder(m.Spec).decode
 
 
-def _read_spec(value: bytes, schedule_id: str | None, calendar_version: int) -> Spec:
-    return _spec_from_wire(_spec(value), schedule_id or "", calendar_version)
+@lru_cache(maxsize=4096)
+def _shared_spec(value: bytes, calendar_version: int) -> Spec | None:
+    """A definition that is the same whatever schedule has it; None if the rule depends on the schedule's name."""
+    return None if _HASHED.search(value) else _spec_from_wire(_spec(value), "", calendar_version)
 
 
-_kept_spec = lru_cache(maxsize=4096)(_read_spec)
 _LONGEST_KEPT = 1024  # bytes: some 8 MB at most
-
-
-def _named(value: bytes, schedule_id: str) -> str | None:
-    """The schedule's name if the rule depends on it: only `H` in an expression does."""
-    return None if _HASHED.search(value) is None else schedule_id
 
 
 def _spec_from_wire(spec: m.Spec, schedule_id: str, calendar_version: int) -> Spec:
@@ -247,10 +244,10 @@ _MISFIRES = {kind.value: Misfire(kind) for kind in (MisfireKind.FIRE_ONCE, Misfi
 
 
 def _trigger_from_wire(raw: bytes, schedule_id: str) -> Trigger:
-    return _trigger(raw, _named(raw, schedule_id))
+    return _trigger(raw, schedule_id if _HASHED.search(raw) else None)
 
 
-_HASHED = re.compile(rb'"cron":"[^"]*[Hh]')
+_HASHED = re.compile(rb'"cron":"[^"]*[Hh]')  # only `H` in an expression depends on the schedule's name
 
 
 @lru_cache(maxsize=65_536)

@@ -39,7 +39,7 @@ class ZoneTables:
     def _put(version: str, names: Callable[[], frozenset[str]], read: Callable[[str], bytes]) -> None:
         zones.TABLES.version, zones.TABLES.names, zones.TABLES.read = version, names, read
         for cached in (
-            zones.zone_names, zones._load, cron.compile_cron, schedules._trigger, schedules._kept_spec,
+            zones.zone_names, zones._load, cron.compile_cron, schedules._trigger, schedules._shared_spec,
             calendars._under,
         ):  # fmt: skip
             cached.cache_clear()
