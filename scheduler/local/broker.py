@@ -184,7 +184,7 @@ class Broker:
         runtime = self._runtime = self._runtime or _runtime(DEFAULT_HEAP_MB)
         one = self._nodes[node]
         one.end(STOP_S)
-        fence_crashed(self.layout, self._nodes, runtime, self._remember)
+        fence_crashed(self.layout, self._nodes, [node], runtime, self._remember)
         one.spawn(runtime)
         self._remember()
         self._await_ready([node])
@@ -202,7 +202,7 @@ class Broker:
         self._configure(runtime)
         if not detached:
             self._start_guard()
-        fence_crashed(self.layout, self._nodes, runtime, self._remember)
+        fence_crashed(self.layout, self._nodes, range(len(self._nodes)), runtime, self._remember)
         for node in self._nodes:
             node.spawn(runtime)
             self._remember()

@@ -39,13 +39,16 @@ UNCHANGED = "0"
 LOG = "fencing.log"
 
 
-def fence_crashed(layout: ClusterLayout, nodes: Sequence[Node], runtime: Runtime, tell: Callable[[], None]) -> None:
-    """Wait until every node of `nodes` that crashed and is down is fenced. `tell` is called when processes change.
+def fence_crashed(
+    layout: ClusterLayout, nodes: Sequence[Node], starting: Iterable[int], runtime: Runtime, tell: Callable[[], None]
+) -> None:
+    """Wait until those of `nodes` that are about to start (by index) and crashed are fenced, or were never registered.
 
+    `tell` is called when processes change.
     Raises `BrokerUnavailable` if that can't be or takes too long: a broker that started all the same would break
     transactions.
     """
-    dead = [index for index, node in enumerate(nodes) if node.crashed and node.process() is None]
+    dead = [index for index in starting if nodes[index].crashed]
     if not dead:
         return
     peers = [layout.nodes[index].port for index, node in enumerate(nodes) if node.process() is not None]
@@ -105,7 +108,8 @@ def _alone(
                     why=f"the last lines of its log say\n{ended.last_words(ended.folder / LOG)}",
                     then="look for ERROR or Exception above; then start again",
                 )
-            return any(ids <= fenced_in(_text(path)) for path in logs)
+            known = [unfenced_in(_text(path)) for path in logs]
+            return any(alive is not None and ids.isdisjoint(alive) for alive in known)
 
         return _within(FENCED_S, fenced)
     finally:
@@ -114,19 +118,20 @@ def _alone(
         tell()
 
 
-def fenced_in(log_text: str) -> frozenset[int]:
-    """The brokers that are fenced according to a controller's log; none before it has become the active controller.
+def unfenced_in(log_text: str) -> frozenset[int] | None:
+    """The brokers that count as alive according to a controller's log; None before it has become the active controller.
 
     No request to a controller tells this. The log first repeats the registrations of the past, each with its changes,
-    and goes on with new ones once the controller is active; what was said last of a broker holds.
+    and goes on with new ones once the controller is active; what was said last of a broker holds. One that was killed
+    before it was registered is not among them.
     """
     if ACTIVE not in log_text:
-        return frozenset()
+        return None
     fenced: dict[int, bool] = {}
     for node, said in REGISTRATION.findall(log_text):
         if said != UNCHANGED:
             fenced[int(node)] = said in ("1", "true")
-    return frozenset(node for node, is_fenced in fenced.items() if is_fenced)
+    return frozenset(node for node, is_fenced in fenced.items() if not is_fenced)
 
 
 def _text(path: Path) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -12,8 +15,10 @@ import pytest
 from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from scheduler.local import Broker
+
 if TYPE_CHECKING:
-    from scheduler.local import Broker
+    from pathlib import Path
 
 pytestmark = pytest.mark.broker
 
@@ -110,3 +115,16 @@ def test_no_transaction_hangs_after_many_kills(private_broker: Broker) -> None:
     for _ in range(20):
         kill_under_load(private_broker)
         assert_nothing_hangs(private_broker)
+
+
+def test_an_interrupted_first_start_is_no_obstacle(tmp_path: Path) -> None:
+    """A broker that was killed before its first registration has no former self to wait for."""
+    command = [sys.executable, "-m", "scheduler", "broker", "start", "--data-dir", str(tmp_path)]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not any(tmp_path.glob("node-1/data/__cluster_metadata-0/*.log")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    first.send_signal(signal.SIGINT)
+    first.wait(60)
+    with Broker.start(tmp_path) as broker:
+        assert broker.pids

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler.local import recovery
 from scheduler.local.errors import BrokerUnavailable
-from scheduler.local.recovery import fence_crashed, fenced_in
+from scheduler.local.recovery import fence_crashed, unfenced_in
 from scheduler.local.settings import new_layout
 
 if TYPE_CHECKING:
@@ -35,43 +35,44 @@ def changed(node: int, code: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lines", "fenced"),
+    ("lines", "unfenced"),
     [
-        ([registered(1, fenced=True), changed(1, -1), ACTIVE, changed(1, 1)], {1}),
-        ([registered(1, fenced=True), changed(1, -1), ACTIVE], set()),
-        ([registered(1, fenced=True), ACTIVE], {1}),
-        ([registered(1, fenced=False), ACTIVE, changed(1, 1), changed(1, 0)], {1}),
-        ([registered(1, fenced=False), registered(12, fenced=True), ACTIVE], {12}),
-        ([], set()),
+        ([registered(1, fenced=True), changed(1, -1), ACTIVE, changed(1, 1)], set()),
+        ([registered(1, fenced=True), changed(1, -1), ACTIVE], {1}),
+        ([registered(1, fenced=True), ACTIVE], set()),
+        ([registered(1, fenced=False), ACTIVE, changed(1, 1), changed(1, 0)], set()),
+        ([registered(1, fenced=False), registered(12, fenced=True), ACTIVE], {1}),
+        ([ACTIVE], set()),
     ],
 )
-def test_what_was_said_last_holds(lines: list[str], fenced: set[int]) -> None:
+def test_what_was_said_last_holds(lines: list[str], unfenced: set[int]) -> None:
     """Registrations and changes count in order; a change may leave the fence as it was; numbers are whole."""
-    assert fenced_in("\n".join(lines)) == fenced
+    assert unfenced_in("\n".join(lines)) == unfenced
 
 
 def test_the_past_is_not_the_present() -> None:
     """A fence of an earlier crash, repeated while the controller reads its log, is no answer yet."""
     past = [registered(1, fenced=True), changed(1, -1), changed(1, 1)]
-    assert fenced_in("\n".join(past)) == frozenset()
-    assert fenced_in("\n".join([*past, changed(1, -1), ACTIVE])) == frozenset()
+    assert unfenced_in("\n".join(past)) is None
+    assert unfenced_in("\n".join([*past, changed(1, -1), ACTIVE])) == {1}
 
 
 class Machine:
     """A node whose process ran, crashed, or is what `spawn` makes of it."""
 
-    def __init__(self, folder: Path, *, runs: bool = False, lives: bool = True) -> None:
+    def __init__(self, folder: Path, *, runs: bool = False, lives: bool = True, says: str = "") -> None:
         folder.mkdir()
         self.folder, self.data, self.properties = folder, folder / "data", folder / "server.properties"
         self.crashed = not runs
         self.exit_code: int | None = None
-        self._runs, self._lives = runs, lives
+        self._runs, self._lives, self._says = runs, lives, says
         self.ended = 0
 
     def process(self) -> object | None:
         return self if self._runs else None
 
     def spawn(self, *_: object) -> None:
+        (self.folder / recovery.LOG).write_text(self._says)
         self._runs = self._lives
         self.exit_code = None if self._lives else 1
 
@@ -83,9 +84,9 @@ class Machine:
         return f"what {log.name} says"
 
 
-def fence(*nodes: Machine) -> None:
+def fence(*nodes: Machine, starting: tuple[int, ...] = (0,)) -> None:
     layout = new_layout([(1, 2)] * len(nodes), [bytes([n]) * 16 for n in range(len(nodes) + 1)])
-    fence_crashed(layout, cast("Any", nodes), cast("Any", None), lambda: None)
+    fence_crashed(layout, cast("Any", nodes), starting, cast("Any", None), lambda: None)
 
 
 def test_no_broker_starts_before_it_is_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +108,20 @@ def test_a_controller_that_does_not_live_is_not_waited_for(tmp_path: Path) -> No
 def test_one_of_three_cannot_fence_the_others(tmp_path: Path) -> None:
     """It has no majority, so there is nothing to wait for."""
     alive, *dead = (Machine(tmp_path / f"node-{n}", runs=n == 1) for n in (1, 2, 3))
-    with pytest.raises(BrokerUnavailable, match="node-2, node-3 crashed, and the nodes left are too few"):
-        fence(alive, *dead)
+    with pytest.raises(BrokerUnavailable, match="node-2 crashed, and the nodes left are too few"):
+        fence(alive, *dead, starting=(1,))
     assert alive.process() is not None
+
+
+def test_who_was_killed_before_it_was_registered_has_nothing_to_lose(tmp_path: Path) -> None:
+    """As one that was interrupted in its very first start."""
+    node = Machine(tmp_path / "node-1", says=ACTIVE)
+    fence(node)
+    assert node.process() is None
+
+
+def test_only_who_is_about_to_start_is_fenced(tmp_path: Path) -> None:
+    """Another one that is dead meanwhile is no reason to wait, or to refuse."""
+    nodes = [Machine(tmp_path / f"node-{n}", runs=n != 2) for n in (1, 2, 3)]
+    fence(*nodes, starting=(0,))
+    assert [node.ended for node in nodes] == [0, 0, 0]
