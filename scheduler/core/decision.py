@@ -21,11 +21,15 @@ Settled = tuple[tuple[Schedule, Settlement], ...]
 
 
 class Debt(Struct, frozen=True, gc=False):
-    """Something a schedule still owes outside its next nominal: one record of the `live` topic."""
+    """Something a schedule still owes outside its next nominal: one record of the `live` topic.
+
+    `definition`: the one its nominals belong to, if the schedule has another version by now.
+    """
 
     key: str
     version: int
     nominals: tuple[int, ...]
+    definition: Schedule | None = None
 
 
 class Situation(Struct, frozen=True, kw_only=True, gc=False):

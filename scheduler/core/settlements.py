@@ -65,12 +65,20 @@ def final_settlement(situation: Situation, before: Schedule, reason: str) -> Set
 
 
 def end_debts(situation: Situation, before: Schedule, state: str, reason: str) -> Settled:
-    """What was owed and not yet dispatched, each under the version it belongs to."""
+    """What was owed and not yet dispatched, each under the version it belongs to.
+
+    Nominals that follow each other are said together; what ran between two outages must not seem to have ended, too.
+    """
     ended: Settled = ()
     for debt in situation.debts:
-        if debt.nominals:
-            gone = Gone(state, reason, len(debt.nominals), min(debt.nominals), max(debt.nominals))
-            ended += paired(replace(before, version=debt.version), Settlement(gone=(gone,)))
+        definition = debt.definition or replace(before, version=debt.version)
+        gone: list[Gone] = []
+        for at in sorted(debt.nominals):
+            if gone and definition.spec.trigger.next_after(gone[-1].last) == at:
+                gone[-1] = replace(gone[-1], count=gone[-1].count + 1, last=at)
+            else:
+                gone.append(Gone(state, reason, 1, at, at))
+        ended += paired(definition, Settlement(gone=tuple(gone)))
     return ended
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from scheduler.core.backfill import Backfill
     from scheduler.shard.ground import Ground
-    from scheduler.shard.step import Step
+    from scheduler.shard.step import Reader, Step
     from topics.messages import Live
 
 _ALONE = frozenset({"create", "trigger", "preview"})  # verbs to which it does not matter what else is owed
@@ -294,7 +294,7 @@ class Commands:
             look=look,
             appended_at=appended_at,
             next_version=step.record.deleted_version + 1,
-            debts=_debts(found) if found else (),
+            debts=_debts(found, self._reader) if found else (),
             backfills=_backfills(found, self._reader.calendars) if found else (),
             calendars=self._reader.calendars,
             kept_since=kept_since,
@@ -366,11 +366,12 @@ class _Owed(NamedTuple):
     record: Live
 
 
-def _debts(found: Sequence[_Owed]) -> tuple[Debt, ...]:
+def _debts(found: Sequence[_Owed], reader: Reader) -> tuple[Debt, ...]:
     debts = []
     for key, record in found:
         if record.kind in ("owed", "catchup"):
-            debts.append(Debt(key, wire.version_of(record), wire.owed_instants(record)))
+            frozen = reader.definition(bytes(record.definition)) if isinstance(record.definition, Raw) else None
+            debts.append(Debt(key, wire.version_of(record), wire.owed_instants(record), frozen))
     return tuple(debts)
 
 
