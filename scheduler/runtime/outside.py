@@ -7,6 +7,7 @@ Nothing here decides anything.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from functools import cached_property
@@ -42,6 +43,10 @@ class Outside:
     def cpu(self) -> float:
         """Seconds of a processor that this thread has used."""
         return time.thread_time()
+
+    def switch(self, seconds: float) -> None:
+        """From now on another thread may have the interpreter after so long."""
+        sys.setswitchinterval(seconds)
 
     def condition(self) -> threading.Condition:
         """A lock to wait on until somebody notifies."""

@@ -36,7 +36,7 @@ class Surroundings:
     pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pace", Pace(self.outside.monotonic, self.outside.cpu))
+        object.__setattr__(self, "pace", Pace(self.outside.monotonic, self.outside.cpu, self.outside.switch))
 
     def shard_settings(self) -> ShardSettings:
         s = self.settings

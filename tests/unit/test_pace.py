@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.runtime.pace import PATIENCE_S, QUIET_S, SHARE, WHOLE_AFTER_S, Pace
+from scheduler.runtime.pace import (
+    PATIENCE_S,
+    PRESSED_SWITCH_S,
+    QUIET_S,
+    SHARE,
+    SWITCH_S,
+    WHOLE_AFTER_S,
+    Pace,
+)  # fmt: skip
 
 
 class Machine:
@@ -13,7 +21,8 @@ class Machine:
     def __init__(self) -> None:
         self.now = 100.0
         self.cpu = 0.0
-        self.pace = Pace(lambda: self.now, lambda: self.cpu)
+        self.switched: list[float] = []
+        self.pace = Pace(lambda: self.now, lambda: self.cpu, self.switched.append)
 
     def slice(self, shard: int, seconds: float) -> bool:
         """A slice of chores that takes a processor for so long, if the shard gets its turn."""
@@ -28,6 +37,16 @@ class Machine:
 @pytest.fixture
 def machine() -> Machine:
     return Machine()
+
+
+def test_threads_change_less_often_while_any_shard_has_much_to_fire(machine: Machine) -> None:
+    """Also when the last one that had is gone, it is as before."""
+    machine.pace.press(1, is_pressed=True)
+    machine.pace.press(2, is_pressed=True)
+    machine.pace.press(1, is_pressed=False)
+    assert set(machine.switched) == {PRESSED_SWITCH_S}
+    machine.pace.leave(2)
+    assert machine.switched[-1] == SWITCH_S
 
 
 def test_chores_wait_while_any_shard_of_the_process_has_much_to_fire(machine: Machine) -> None:

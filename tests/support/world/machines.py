@@ -69,6 +69,9 @@ class FakeOutside:
         self._worked += random() * (0.2 if random() < 0.01 else 0.002)
         return self._worked
 
+    def switch(self, _seconds: float) -> None:
+        """Fibers change when they wait."""
+
     def condition(self) -> Condition:
         return Condition(self._world)
 
