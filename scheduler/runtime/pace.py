@@ -8,7 +8,7 @@ kept up with, a burst is not disturbed.
 
 While a shard has much to fire the interpreter also changes threads less often: in its usual 5 ms a shard hands about a
 tenth of a large step to its client, which then sends what it has in small batches, and all shards go slowly together
-instead of one after the other *(500,000 at one instant: 52 % of what bare producers do, and 79 % with 30 ms)*.
+instead of one after the other *(500,000 at one instant: 52 % of what bare producers do, and some 70 % with 30 ms)*.
 """
 
 from __future__ import annotations

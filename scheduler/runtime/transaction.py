@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message, Producer
 
-    from scheduler.shard.step import Forward, Step
+    from scheduler.shard.step import Forward, Record, Step
 
 # Beyond these the outcome is unknown and everything is read anew. Longer would only keep a closing shard from ending,
 # since the brokers abort after `transaction.timeout.ms` anyhow.
@@ -114,17 +114,11 @@ class Transaction:
 
     def _produce(self, step: Step, applied: dict[str, int]) -> None:
         produce = self._producer.produce
-        for _, value, entry, _ in step.items:
-            topic, partition, key = entry.target
-            produce(topic, value, key, partition)
 
         def delivered(_error: object, message: Message) -> None:
             applied[message.topic() or ""] = message.offset() or 0
 
-        last = {record.topic: index for index, record in enumerate(step.records) if record.topic in self._changelogs}
-        for index, record in enumerate(step.records):
-            # Only the last record of each changelog is asked for its offset: the store's position is behind it.
-            callback = delivered if last.get(record.topic) == index else None
+        def put(record: Record, callback: Callable[[object, Message], None] | None) -> None:
             headers: Any = record.headers  # a list of pairs; the stubs ask for an invariant type of them
             # Stamped by the due clock: the wall clock may be wrong, and a stamp an hour ahead would be refused.
             produce(
@@ -136,6 +130,20 @@ class Transaction:
                 timestamp=step.now,
                 headers=headers,
             )
+
+        # The changelogs go first: their partitions then join the transaction together with the first item's, in one
+        # request, and not in another one that is waited for at the end.
+        logged = [record for record in step.records if record.topic in self._changelogs]
+        last = {record.topic: index for index, record in enumerate(logged)}
+        for index, record in enumerate(logged):
+            # Only the last record of each is asked for its offset: the store's position is behind it.
+            put(record, delivered if last[record.topic] == index else None)
+        for _, value, entry, _ in step.items:
+            topic, partition, key = entry.target
+            produce(topic, value, key, partition)
+        for record in step.records:
+            if record.topic not in self._changelogs:
+                put(record, None)
 
     def _forward(self, forwards: list[Forward]) -> None:
         failed: list[object] = []
