@@ -71,7 +71,8 @@ def floor_not_written(patch: Patch) -> None:
         self.floors[schedule_id] = floor
 
     patch.setattr(Step, "put_floor", wrong)
-    patch.setattr(outage, "SLICE", 2)  # floors count between two slices
+    patch.setattr(outage, "SLICE", 2)  # floors count between two slices of an outage, and most absences are short
+    patch.setattr(Shard, "_take_up", lambda self, now: self._decide_outage(now, "downtime"))
 
 
 def positions_from_the_group(patch: Patch) -> None:
