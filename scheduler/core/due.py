@@ -136,6 +136,8 @@ def unseen_since(record: ShardRecord) -> int:
 def stretches(queue: bytes, record: ShardRecord) -> list[tuple[bytes, bytes | None]]:
     """What of a queue is undecided, as (after, until] in ascending order; the last has no end."""
     cursor = record.cursor
+    if not record.backlogs and not record.lags:
+        return [(cursor, None)]
     found: list[tuple[bytes, bytes | None]] = []
     lag = record.lags.get(queue)
     backlogs = [backlog for backlog in record.backlogs if backlog.priority == queue[0]]
@@ -187,10 +189,7 @@ class Due(NamedTuple):
 def position(schedule: Schedule, record: ShardRecord) -> Due | None:
     """The first undecided nominal of an active schedule. Cost: a handful of trigger evaluations, whatever the gap."""
     priority = schedule.spec.priority
-    open_ones: list[tuple[bytes, bytes | None]] = [(record.cursor, None)]
-    if record.backlogs or record.lags:
-        open_ones = stretches(queue_name(priority, schedule.schedule_id), record)
-    for after, until in open_ones:
+    for after, until in stretches(queue_name(priority, schedule.schedule_id), record):
         # A nominal n starts before n + window, so whatever lies a window before the stretch is before it.
         nominal = schedule.next_after(instant_of(after) - schedule.spec.window_ms - 1)
         while nominal is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import changelog_consumer, ends, transactional_producer
-from scheduler.runtime.restore import MARKERS_S, Restore
+from scheduler.runtime.restore import Restore
 from scheduler.runtime.retired import RETIRED
 from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import Transaction
@@ -113,9 +113,8 @@ class Hold:
 
     def _await_settled(self) -> None:
         settings = self._settings
-        any_step = Deadline(settings.transaction_timeout_ms / 1000 + MARKERS_S)
         with closing(Restore(changelog_consumer(settings), settings.namespace, self.shard, never)) as restore:
-            restore.await_settled(partial(ends, settings), any_step, time.sleep)
+            restore.await_settled(partial(ends, settings), settings.transaction_timeout_ms, time.monotonic, time.sleep)
 
     def _producer(self) -> Producer:
         return transactional_producer(self._settings, self.shard)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.core.calendars import NO_CALENDARS
 from scheduler.errors import Retriable, StateCorrupted
+from scheduler.runtime.clock import Deadline
 from scheduler.runtime.kafka import header
 from scheduler.runtime.reading import BATCH, PartitionReader, Spans
 from scheduler.runtime.telemetry import event
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
     from scheduler.core.calendars import Calendars
-    from scheduler.runtime.clock import Deadline
     from scheduler.state.store import Store
 
 SHORT = 5_000  # records in all three topics that are read at once: one way to the brokers instead of three
@@ -66,12 +66,15 @@ class Restore:
         """Let go of the brokers; `run` and `look` do so themselves."""
         self._reader.close()
 
-    def await_settled(self, ends: Ends, patience: Deadline, pause: Callable[[float], object]) -> None:
+    def await_settled(
+        self, ends: Ends, timeout_ms: int, monotonic: Callable[[], float], pause: Callable[[float], object]
+    ) -> None:
         """For an owner, before anything else: until all changelogs are committed up to where they end now.
 
         Nothing of the shard is open any more, so that is at once; or we are the owner no longer, and wait for a step of
-        another one. Raises Hanging when `patience` is over, which is to be longer than any step may stay open.
+        another one. Raises Hanging when no step can be open for so long: `timeout_ms` is that of transactions.
         """
+        patience = Deadline(timeout_ms / 1000 + MARKERS_S, monotonic)
         names = {self._namespace + topic: topic for topic in ORDER}
         open_ones = ends([*names], self._shard)
         while True:

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 from scheduler.core.tenants import NO_TENANTS
 from scheduler.errors import Fenced, NewerFormat, Retriable, StateCorrupted, StoreDamaged, StoreUnusable
-from scheduler.runtime.clock import Deadline
 from scheduler.runtime.gauges import Gauges
 from scheduler.runtime.ran import Scanner
-from scheduler.runtime.restore import MARKERS_S, Outlived, Restore
+from scheduler.runtime.restore import Outlived, Restore
 from scheduler.runtime.telemetry import event
 from scheduler.runtime.transaction import INIT_S, Transaction
 from scheduler.shard.rebuild import ORDER
@@ -237,8 +236,8 @@ class ShardTask:
         consumer = outside.changelog_consumer()
         with closing(Restore(consumer, around.settings.namespace, self.number, lambda: self._closing)) as restore:
             transaction.init()
-            any_step_s = around.settings.transaction_timeout_ms / 1000 + MARKERS_S
-            restore.await_settled(outside.ends, Deadline(any_step_s, self._monotonic), outside.event().wait)
+            timeout_ms = around.settings.transaction_timeout_ms
+            restore.await_settled(outside.ends, timeout_ms, self._monotonic, outside.event().wait)
             inited = self._monotonic()
             now = self._time()
             calendars = around.tables.wait(lambda: self._closing)

@@ -370,8 +370,8 @@ def _debts(found: Sequence[_Owed], reader: Reader) -> tuple[Debt, ...]:
     debts = []
     for key, record in found:
         if record.kind in ("owed", "catchup"):
-            frozen = reader.definition(bytes(record.definition)) if isinstance(record.definition, Raw) else None
-            debts.append(Debt(key, wire.version_of(record), wire.owed_instants(record), frozen))
+            kept = reader.kept(record.definition)
+            debts.append(Debt(key, wire.version_of(record), wire.owed_instants(record), kept))
     return tuple(debts)
 
 

@@ -12,14 +12,14 @@ COMMANDS_FIRST_MS = 500  # half the least max_lateness
 class Opening:
     """One per opening of a shard. `at`: when it looked again; `is_read`: all commands sent before are applied.
 
-    `end`: the offset behind the last of them.
+    `holds`: nothing fires. `end`: the offset behind the last of those commands.
     """
 
     def __init__(self, at: int = 0, position: int = 0, end: int = 0) -> None:
         self.at = at
         self.is_read = position >= end
         self._end = end
-        self._holds = False
+        self.holds = False
 
     def unread(self, position: int) -> int:
         """How many commands, at most, are still to be applied."""
@@ -31,17 +31,12 @@ class Opening:
 
     def hold(self) -> None:
         """Nothing fires until they are, for a while."""
-        self._holds = not self.is_read
+        self.holds = not self.is_read
 
     def release(self, at: int) -> None:
         """What was overdue when the shard looked at this instant is decided in other ways; everything else fires."""
         self.at = at
-        self._holds = False
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing fires."""
-        return self._holds
+        self.holds = False
 
     @property
     def until(self) -> int:
@@ -50,11 +45,11 @@ class Opening:
 
     def has_ended(self, now: int) -> bool:
         """Whether what is held may go on."""
-        return self._holds and (self.is_read or now >= self.until)
+        return self.holds and (self.is_read or now >= self.until)
 
     def held(self, instant: int | None) -> int | None:
         """When something due at this instant may fire."""
-        return instant if instant is None or self.is_read or not self._holds else max(instant, self.until)
+        return instant if instant is None or self.is_read or not self.holds else max(instant, self.until)
 
     @property
     def overdue_until(self) -> int | None:

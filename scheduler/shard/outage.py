@@ -14,8 +14,6 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from msgspec import Raw
-
 from scheduler import wire
 from scheduler.core.due import (
     Backlog,
@@ -248,7 +246,7 @@ class Outage:
         if stored is None:
             raise StateCorrupted(f"the store lists a catch-up of {owner} that does not exist: delete the store")
         record = wire.live_from_bytes(stored)
-        definition = self._definition(owner, record.definition)
+        definition = self._reader.kept(record.definition) or self._reader.schedules([owner])[0]
         runs = wire.catch_up_runs(record)
         due = runs if definition is None else runs[:allowed]
         if definition is not None:
@@ -259,11 +257,6 @@ class Outage:
             step.drop_live(live_key)
             step.paid.append(owner)
         return len(due)
-
-    def _definition(self, owner: str, frozen: object) -> Schedule | None:
-        if isinstance(frozen, Raw):
-            return self._reader.definition(bytes(frozen))
-        return self._reader.schedules([owner])[0]
 
 
 class Budget:

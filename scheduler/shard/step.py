@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from scheduler import wire
@@ -23,8 +23,6 @@ from topics.messages import STEP_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from msgspec import Raw
 
     from scheduler.core.due import Lag
     from scheduler.core.model import Spec
@@ -292,6 +290,10 @@ class Reader:
     def definition(self, value: bytes) -> Schedule:
         """A definition of its bytes, to plan with and not to save."""
         return bound(wire.plan_from_bytes(value), self.calendars)
+
+    def kept(self, beside: object) -> Schedule | None:
+        """The definition that a live record (its field) keeps since a newer version took over; None if it has none."""
+        return self.definition(bytes(beside)) if isinstance(beside, Raw) else None
 
     def own_floor(self, schedule: Schedule) -> int:
         """The floor in the schedule's record, without that of a decision after an outage."""

@@ -16,6 +16,7 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicParti
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from scheduler.local import Broker
+from tests.support.node import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,9 +122,7 @@ def test_an_interrupted_first_start_is_no_obstacle(tmp_path: Path) -> None:
     """A broker that was killed before its first registration has no former self to wait for."""
     command = [sys.executable, "-m", "scheduler", "broker", "start", "--data-dir", str(tmp_path)]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not any(tmp_path.glob("node-1/data/__cluster_metadata-0/*.log")) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: any(tmp_path.glob("node-1/data/__cluster_metadata-0/*.log")), "the broker's first record")
     first.send_signal(signal.SIGINT)
     first.wait(60)
     with Broker.start(tmp_path) as broker:

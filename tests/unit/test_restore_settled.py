@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from scheduler.errors import Retriable
-from scheduler.runtime.clock import Deadline
 from scheduler.runtime.restore import Hanging, Restore
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
-PATIENCE_S = 6.0
+PATIENCE_S = 6.0  # a transaction's time-out of one second, and what its markers may take
 
 
 class Brokers:
@@ -34,9 +33,8 @@ class Brokers:
 
 def settled(brokers: Brokers, *, stopped: bool = False) -> None:
     restore = Restore(cast("Any", brokers), "ns.", 3, lambda: stopped)
-    patience = Deadline(PATIENCE_S, lambda: brokers.now)
     restore.await_settled(
-        lambda topics, number: dict.fromkeys(topics, 7 if number == 3 else 0), patience, brokers.pause
+        lambda topics, number: dict.fromkeys(topics, 7 if number == 3 else 0), 1_000, lambda: brokers.now, brokers.pause
     )
 
 
