@@ -34,6 +34,7 @@ CHUNK = 500  # candidates read at once
 CHUNK_BYTES = 4 * 1024 * 1024  # fewer when they are large
 SPENT_CHUNK = 5_000  # fired items looked through at once for entries to be advanced
 SHARE = 7  # a queue may hold so many times what is left free: seven eighths if it is alone, and so on
+FULL_PART = 2  # of the bound: beyond it nothing is read that is not needed in the next seconds
 KEPT_PART = 16  # of the bound: kept free for the cut queue that is needed first
 
 Prepared = tuple[Target, "Callable[[int, int], bytes]", "Callable[[int], Notes] | None"]
@@ -106,7 +107,7 @@ class Horizon:
         return read > 0
 
     def _read_on(self, now: int) -> bool:
-        wanted = now + self._span_ms
+        wanted = now + self._reach_ms
         is_short = self._page is not None or instant_of(self.end) <= wanted - self._page_ms
         self._is_pages_turn = not self._is_pages_turn
         if not (is_short and self._is_pages_turn) and self._resume_some():
@@ -145,6 +146,11 @@ class Horizon:
         self.held.append(page.items)
         self.end = page.end
         self._page = None
+
+    @property
+    def _reach_ms(self) -> int:
+        """How far to read ahead: less when memory is half full, since lines that are cut are costly to read on."""
+        return self._span_ms if self.held.bytes * FULL_PART < self._max_bytes else 3 * self._page_ms
 
     @property
     def _chunk(self) -> int:
@@ -206,10 +212,15 @@ class Horizon:
 
     # --- lines that memory does not suffice for
 
-    def _has_room(self, line: Line, *, is_first: bool) -> bool:
-        """Whether a line may hold more. `is_first`: no cut one is needed before it, or it is the one."""
+    def _has_room(self, line: Line, more: int = 0, *, is_first: bool) -> bool:
+        """Whether a line may hold so many bytes more, or one item. `is_first`: no cut one is needed before it."""
         kept = 0 if is_first else self._max_bytes // KEPT_PART
-        return line.bytes < SHARE * (self._max_bytes - kept - self.held.bytes)
+        return line.bytes + more < SHARE * (self._max_bytes - kept - self.held.bytes - more)
+
+    @property
+    def _portion(self) -> int:
+        """For so many bytes a cut line is read on: a chunk that was read for the sake of a few items is read again."""
+        return min(self._chunk * self._largest, self._max_bytes // KEPT_PART)
 
     def _cut_at(self, line: Line, after: bytes) -> None:
         line.after = after
@@ -226,7 +237,7 @@ class Horizon:
             is_first = place == 0
             # What is due and needed first is read even if there is no room at all: one schedule, until it has fired.
             is_starving = is_first and not line.number and line.is_cut_before(instant_end(self._now))
-            if is_starving or self._has_room(line, is_first=is_first):
+            if is_starving or self._has_room(line, self._portion, is_first=is_first):
                 looked += self._resume(line, is_first=is_first, is_starving=is_starving)
                 if looked >= CHUNK or line.after is not None:
                     break
