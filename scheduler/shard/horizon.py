@@ -34,7 +34,7 @@ CHUNK = 500  # candidates read at once
 CHUNK_BYTES = 4 * 1024 * 1024  # fewer when they are large
 SPENT_CHUNK = 5_000  # fired items looked through at once for entries to be advanced
 SHARE = 7  # a queue may hold so many times what is left free: seven eighths if it is alone, and so on
-FULL_PART = 2  # of the bound: beyond it nothing is read that is not needed in the next seconds
+LEAST_PAGES = 2  # to be read ahead however little room there is
 KEPT_PART = 16  # of the bound: kept free for the cut queue that is needed first
 
 Prepared = tuple[Target, "Callable[[int, int], bytes]", "Callable[[int], Notes] | None"]
@@ -149,8 +149,9 @@ class Horizon:
 
     @property
     def _reach_ms(self) -> int:
-        """How far to read ahead: less when memory is half full, since lines that are cut are costly to read on."""
-        return self._span_ms if self.held.bytes * FULL_PART < self._max_bytes else 3 * self._page_ms
+        """How far to read ahead: the less the fuller memory is, since lines that are cut are costly to read on."""
+        free = self._max_bytes - self.held.bytes * 4 // 3
+        return max(LEAST_PAGES * self._page_ms, self._span_ms * free // self._max_bytes)
 
     @property
     def _chunk(self) -> int:

@@ -12,6 +12,7 @@ from scheduler.core.model import Priority
 from scheduler.core.time import format_instant
 from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
 from scheduler.shard.horizon import KEPT_PART, SHARE
+from scheduler.shard.keys import SCHEDULE
 from scheduler.shard.overdue import lagging
 from scheduler.shard.shard import ShardSettings
 from scheduler.state.rocks import RocksStore
@@ -19,6 +20,7 @@ from scheduler.state.store import MemoryStore
 from tests.support.driver import START, Driver
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from scheduler.state.store import Store
@@ -197,3 +199,29 @@ def test_nobody_takes_all_the_memory() -> None:
     assert last.bytes >= bound // KEPT_PART // 2
     driver.run_until(DUE)
     once_each(driver, 1_050)
+
+
+class CountingStore(MemoryStore):
+    """Counts the schedules that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = 0
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        self.read += sum(key.startswith(SCHEDULE) for key in keys)
+        return super().get_many(keys)
+
+
+def test_a_steady_load_that_does_not_fit_is_read_by_the_page() -> None:
+    """Half of what fires in the horizon's time has room: each schedule is read once in five seconds all the same."""
+    store = CountingStore()
+    driver = Driver(settings=ShardSettings(horizon_bytes=1_000_000), new_store=lambda: store)
+    for n in range(100):
+        trigger = {"every_ms": 1_000, "anchor": format_instant(DUE + 10 * n)}
+        driver.send({"command": "create", "schedule_id": f"acme/{n}", "spec": {"trigger": trigger}})
+    driver.run_until(DUE + 30_000)
+    before, fired = store.read, len(driver.dispatched())
+    driver.run_until(DUE + 60_000)
+    assert len(driver.dispatched()) - fired == 3_000
+    assert store.read - before < 3_000 / 5 * 1.5
