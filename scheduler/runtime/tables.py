@@ -11,7 +11,7 @@ import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars
@@ -24,13 +24,14 @@ from scheduler.runtime.telemetry import Telemetry, event
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from confluent_kafka import Message
+    from confluent_kafka import Consumer, Message
 
     from scheduler.config import Settings
     from topics.catalog import Catalogue
 
 BATCH = 500
 POLL_S = 0.2
+BOUNDS_S = 1.0
 WHOLE_S = 30.0  # that a tool waits for both topics
 
 T = TypeVar("T", Calendars, Tenants)
@@ -67,7 +68,7 @@ class Tables:
     def _run(self) -> None:
         unread = {self._catalogue.calendars, self._catalogue.tenants}
         with closing(self._outside.changelog_consumer()) as consumer:
-            consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in sorted(unread)])
+            consumer.assign(self._beginnings(consumer, sorted(unread)))
             calendars, tenants = NO_CALENDARS, NO_TENANTS
             while not self._stop.is_set():
                 first = consumer.poll(POLL_S)
@@ -87,6 +88,21 @@ class Tables:
                 if not unread:
                     self._publish(calendars, tenants)
                     self._whole.set()
+
+    def _beginnings(self, consumer: Consumer, topics: list[str]) -> list[TopicPartition]:
+        """Where to read from: as numbers, since a new client finds out the offset of a word half a second later."""
+        places: list[TopicPartition] = []
+        while len(places) < len(topics) and not self._stop.is_set():
+            place = TopicPartition(topics[len(places)], 0)
+            try:
+                bounds = consumer.get_watermark_offsets(place, timeout=BOUNDS_S)
+            except KafkaException as fault:
+                event("tables_error", logging.WARNING, text=fault.args[0].str())
+                self._stop.wait(POLL_S)
+                continue
+            if bounds is not None:
+                places.append(TopicPartition(place.topic, 0, bounds[0]))
+        return places
 
     def _publish(self, calendars: Calendars, tenants: Tenants) -> None:
         if calendars is not self.calendars:
