@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from scheduler.cli.common import Cli, pass_cli
+from scheduler.cli.common import Cli, Shown, pass_cli
+from scheduler.errors import SchedulerError
+
+if TYPE_CHECKING:
+    from scheduler.config import Settings
 
 
 @click.command("run", short_help="Run a node: the scheduler itself.")
@@ -25,18 +30,24 @@ def command(cli: Cli, *, processes: int | None, child: int | None) -> None:
       scheduler run
       scheduler --config scheduler.toml run --processes 2
     """
+    from scheduler.runtime import process
+    from scheduler.runtime.supervisor import Supervisor
     from scheduler.runtime.telemetry import set_up_logging
 
-    overrides = {} if processes is None else {"processes": processes}
-    settings = cli.settings(overrides)
+    settings = cli.settings({} if processes is None else {"processes": processes})
     set_up_logging(settings.log_level, settings.log_format)
     if child is not None:
-        from scheduler.runtime import process
-
         sys.exit(process.main(settings, child))
-    from scheduler.runtime.supervisor import Supervisor, child_command
-
     settings.client_config()  # says now, once, that no broker is configured
-    if processes is not None:
-        os.environ["SCHEDULER_PROCESSES"] = str(processes)
-    sys.exit(Supervisor(child_command(str(cli.config) if cli.config else None), settings.processes).run())
+    sys.exit(Supervisor(partial(_serve, settings), settings.processes).run())
+
+
+def _serve(settings: Settings, index: int) -> int:
+    """The body of a process under a supervisor: the exit code, and what is wrong on standard error."""
+    from scheduler.runtime import process
+
+    try:
+        return process.main(settings, index)
+    except SchedulerError as error:
+        Shown(str(error), error.exit_code).show()
+        return error.exit_code

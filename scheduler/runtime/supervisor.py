@@ -1,13 +1,15 @@
 """A node: several processes under one parent. A process that dies is started again with back-off; a stop drains all.
 
-The interpreter runs one thread at a time, so processes are the unit of scale. The parent holds no Kafka client.
+The interpreter runs one thread at a time, so processes are the unit of scale. They are forked from a parent that has
+loaded everything and holds nothing, no thread and no Kafka client: so they are there at once and all at the same time,
+and one that is started again is of the same version as the others, whatever was installed meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,7 +19,8 @@ from scheduler.runtime.clock import Deadline
 from scheduler.runtime.telemetry import event
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
+    from multiprocessing.context import ForkProcess
 
 BACKOFF_S = (0.5, 1, 2, 5, 10, 30)
 STEADY_S = 60.0  # alive so long: the next death starts the back-off anew
@@ -26,20 +29,32 @@ LOOK_S = 0.1
 HOPELESS = frozenset({2})  # wrong settings, told at the first start: starting again cannot help
 
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
 class Child:
     """One process and its history of deaths."""
 
-    def __init__(self, command: Sequence[str], index: int) -> None:
-        self._command = [*command, str(index)]
+    def __init__(self, body: Callable[[int], int], index: int) -> None:
+        self._body = body
         self.index = index
         self.deaths = 0
         self.start_at = 0.0
         self._began = 0.0
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkProcess | None = None
 
     def start(self) -> None:
         self._began = time.monotonic()
-        self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL)  # noqa: S603 - our own command
+        self.process = multiprocessing.get_context("fork").Process(target=self._run)
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # or the child takes one for its parent's
+        self.process.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def _run(self) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        sys.exit(self._body(self.index))
 
     def died(self) -> float:
         """Note a death; returns the seconds to wait before the next start."""
@@ -51,10 +66,10 @@ class Child:
 
 
 class Supervisor:
-    """Runs `processes` children of `command` until told to stop."""
+    """Runs `body(index)`, which returns an exit code, in so many processes until told to stop."""
 
-    def __init__(self, command: Sequence[str], processes: int) -> None:
-        self._children = [Child(command, index) for index in range(processes)]
+    def __init__(self, body: Callable[[int], int], processes: int) -> None:
+        self._children = [Child(body, index) for index in range(processes)]
         self._stop = threading.Event()
 
     def stop(self, *_: object) -> None:
@@ -63,7 +78,7 @@ class Supervisor:
 
     def run(self) -> int:
         """The exit code: 0 after a stop, a child's own code if starting it again cannot help."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             signal.signal(number, self.stop)
         code = 0
         try:
@@ -80,7 +95,7 @@ class Supervisor:
                 if time.monotonic() >= child.start_at:
                     child.start()
                 continue
-            code = child.process.poll()
+            code = child.process.exitcode
             if code is None:
                 continue
             if code in HOPELESS and child.deaths == 0:
@@ -95,14 +110,8 @@ class Supervisor:
         for process in running:
             process.terminate()
         for process in running:
-            try:
-                process.wait(max(0.1, deadline.left()))
-            except subprocess.TimeoutExpired:
+            process.join(max(0.1, deadline.left()))
+            if process.exitcode is None:
                 event("process_killed", logging.ERROR, pid=process.pid)
                 process.kill()
-                process.wait()
-
-
-def child_command(config: str | None) -> list[str]:
-    """How a child is started: the same program, told which one it is."""
-    return [sys.executable, "-m", "scheduler", *(["--config", config] if config else []), "run", "--child"]
+                process.join()

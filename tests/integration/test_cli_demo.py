@@ -165,8 +165,8 @@ def test_a_scheduler_that_dies_fails_the_demo() -> None:
     """It is named, with its last words, and the exit code is 1."""
     with demo() as process:
         second_terminal(process)
-        supervisors = [one for one in family(process.pid) if "run" in one.cmdline() and "--child" not in one.cmdline()]
-        (supervisor,) = supervisors
+        nodes = [one for one in family(process.pid) if "run" in one.cmdline()]  # its processes are forks of the first
+        (supervisor,) = [one for one in nodes if one.parent() not in nodes]
         started = family(process.pid)
         supervisor.kill()
         output, errors = process.communicate(timeout=90)
