@@ -68,6 +68,7 @@ def command(
         problems.append(f"--shard: there is no shard {beyond[0]}; this cluster has 0 to {settings.shards - 1}")
     if problems:
         raise Shown("\n".join(problems), _MISUSED)
+    from scheduler.runtime.kafka import Inquiry
     from scheduler.runtime.process import check_topics
     from scheduler.runtime.repair import Repairs
 
@@ -75,8 +76,9 @@ def command(
     catalogue = settings.catalogue()
     rows = []
     with kafka_errors():
-        check_topics(settings, catalogue)
-        repairs = Repairs(settings, catalogue)
+        inquiry = Inquiry(settings)
+        check_topics(settings, catalogue, inquiry)
+        repairs = Repairs(settings, catalogue, inquiry)
         if to is not None and to > repairs.now:
             raise Shown(f"--to {to_text} lies in the future; it is {format_instant(repairs.now)} now", _MISUSED)
         to = repairs.now if to is None else to

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
-from scheduler.runtime.kafka import changelog_consumer, ends, transactional_producer
+from scheduler.runtime.kafka import changelog_consumer, transactional_producer
 from scheduler.runtime.restore import Restore
 from scheduler.runtime.retired import RETIRED
 from scheduler.runtime.telemetry import event
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from scheduler.config import Settings
     from scheduler.core.record import ShardRecord
+    from scheduler.runtime.kafka import Inquiry
     from scheduler.shard.step import Step
 
 T = TypeVar("T")
@@ -59,10 +59,11 @@ def look(settings: Settings, shard: int) -> ShardRecord | None:
 class Hold:
     """One shard of the cluster of these settings."""
 
-    def __init__(self, settings: Settings, plain: Producer, shard: int) -> None:
+    def __init__(self, settings: Settings, plain: Producer, inquiry: Inquiry, shard: int) -> None:
         self.shard = shard
         self._settings = settings
         self._plain = plain
+        self._inquiry = inquiry
         self._transaction: Transaction | None = None
         self._record: ShardRecord | None = None
         self._record_of: Transaction | None = None  # under which it was read: a later one may find another
@@ -114,7 +115,7 @@ class Hold:
     def _await_settled(self) -> None:
         settings = self._settings
         with closing(Restore(changelog_consumer(settings), settings.namespace, self.shard, never)) as restore:
-            restore.await_settled(partial(ends, settings), settings.transaction_timeout_ms, time.monotonic, time.sleep)
+            restore.await_settled(self._inquiry.ends, settings.transaction_timeout_ms, time.monotonic, time.sleep)
 
     def _producer(self) -> Producer:
         return transactional_producer(self._settings, self.shard)

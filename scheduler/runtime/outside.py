@@ -67,6 +67,11 @@ class Outside:
         """The process's one producer outside of transactions: for probes and forwarded commands."""
         return kafka.plain_producer(self._settings)
 
+    @cached_property
+    def inquiry(self) -> kafka.Inquiry:
+        """The process's one client for questions."""
+        return kafka.Inquiry(self._settings)
+
     def transactional_producer(self, shard: int) -> Producer:
         """A new one of this shard, not initialised."""
         return kafka.transactional_producer(self._settings, shard)
@@ -89,11 +94,11 @@ class Outside:
 
     def ends(self, topics: list[str], number: int) -> dict[str, int]:
         """Where one partition number of some topics ends for a reader of everything. Raises Retriable."""
-        return kafka.ends(self._settings, topics, number)
+        return self.inquiry.ends(topics, number)
 
     def has_company(self) -> bool:
         """Whether processes of other nodes are members of the group now; False if the brokers do not say soon."""
-        return kafka.has_company(self._settings)
+        return self.inquiry.has_company()
 
     # --- the disk
 

@@ -17,11 +17,12 @@ from scheduler.runtime.health import Health
 from scheduler.runtime.member import Member
 from scheduler.runtime.outside import Outside
 from scheduler.runtime.telemetry import Telemetry, event
-from topics.admin import TopicsWrong, connect, observe, verify
+from topics.admin import TopicsWrong, observe, verify
 from topics.partition import self_test
 
 if TYPE_CHECKING:
     from scheduler.config import Settings
+    from scheduler.runtime.kafka import Inquiry
     from topics.catalog import Catalogue
 
 START_S = 30.0
@@ -46,7 +47,7 @@ class Process:
         self_test()
         outside = Outside(settings)
         _ = outside.plain  # finds the brokers, which takes it half a second, while we look at the topics
-        cluster = check_topics(settings, settings.catalogue())
+        cluster = check_topics(settings, settings.catalogue(), outside.inquiry)
         telemetry = Telemetry()
         member = Member(settings, self._index, cluster, outside, SystemClock(), telemetry, self._stopped)
         port = settings.http.port + self._index if settings.http.port else 0
@@ -67,10 +68,10 @@ class Process:
         return self._stop.is_set()
 
 
-def check_topics(settings: Settings, catalogue: Catalogue) -> str:
+def check_topics(settings: Settings, catalogue: Catalogue, inquiry: Inquiry) -> str:
     """The cluster's id, once all topics are there as they must be. Raises with every mistake and the next step."""
     try:
-        admin = connect(settings.client_config())
+        admin = inquiry.client()
         wanted = catalogue.specs()
         verify(wanted, observe(admin, wanted))
         cluster: str | None = admin.list_topics(timeout=START_S).cluster_id

@@ -25,6 +25,7 @@ from scheduler.state.store import MemoryStore
 if TYPE_CHECKING:
     from scheduler.config import Settings
     from scheduler.core.calendars import Calendars
+    from scheduler.runtime.kafka import Inquiry
     from scheduler.runtime.transaction import Transaction
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 class Repairs:
     """Repairs shards of one cluster. `now` is the brokers' time at the beginning."""
 
-    def __init__(self, settings: Settings, catalogue: Catalogue) -> None:
+    def __init__(self, settings: Settings, catalogue: Catalogue, inquiry: Inquiry) -> None:
         """Raises BrokerUnavailable, and SchedulerError when the clocks are still wrong."""
         self._settings = settings
         self._catalogue = catalogue
+        self._inquiry = inquiry
         self._plain = plain_producer(settings)
         self.now = brokers_time(self._plain, catalogue.clock, "repair-cursor")
         refuse_wrong_clocks(self.now)
@@ -87,7 +89,7 @@ class Repairs:
                 schedules, missed = repair.outcome.schedules, repair.outcome.missed
             return repair.outcome
 
-        return Hold(self._settings, self._plain, shard).keep(work)
+        return Hold(self._settings, self._plain, self._inquiry, shard).keep(work)
 
     @cached_property
     def _calendars(self) -> Calendars:

@@ -31,7 +31,7 @@ from scheduler.core.record import Move, ShardRecord
 from scheduler.errors import SchedulerError, StateCorrupted
 from scheduler.runtime.courier import Courier
 from scheduler.runtime.hold import Hold, look, never
-from scheduler.runtime.kafka import changelog_consumer, plain_producer
+from scheduler.runtime.kafka import Inquiry, changelog_consumer, plain_producer
 from scheduler.runtime.probe import brokers_time, refuse_wrong_clocks
 from scheduler.runtime.process import check_topics
 from scheduler.runtime.restore import Restore
@@ -92,6 +92,7 @@ class Repartition:
         self._why = why
         self._bar = bar
         self._plain = plain_producer(old)
+        self._inquiry = Inquiry(old)
         self._courier = Courier(old, new, self._plain)
         self._here = Move(new.namespace, new.shards, 0)
 
@@ -99,7 +100,7 @@ class Repartition:
 
     def check(self) -> None:
         """Raises with every obstacle there is: topics, clocks, a target that is in use, another move."""
-        check_topics(self._old, self._former)
+        check_topics(self._old, self._former, self._inquiry)
         refuse_wrong_clocks(self._now)
         problems = []
         for shard in range(self._old.shards):
@@ -162,11 +163,11 @@ class Repartition:
     def run(self) -> Outcome:
         """Everything from 2 on; `check` has been called. Raises Retriable when nodes interrupt it again and again."""
         self._prepare_topics()
-        arrivals = [Hold(self._new, self._plain, shard) for shard in range(self._new.shards)]
+        arrivals = [Hold(self._new, self._plain, self._inquiry, shard) for shard in range(self._new.shards)]
         filling = [hold for hold in arrivals if not self._is_whole(hold.shard)]
         for hold in filling:
             hold.commit(self._marked(hold.shard))
-        departures = [Hold(self._old, self._plain, shard) for shard in range(self._old.shards)]
+        departures = [Hold(self._old, self._plain, self._inquiry, shard) for shard in range(self._old.shards)]
         with self._bar(len(departures), "fencing") as done:
             for hold in departures:
                 hold.commit(self._fenced(hold.shard))
@@ -192,7 +193,7 @@ class Repartition:
         wanted = self._catalogue.specs()
         admin = connect(self._new.client_config())
         apply(admin, plan(wanted, observe(admin, wanted)))
-        check_topics(self._new, self._catalogue)
+        check_topics(self._new, self._catalogue, self._inquiry)
 
     def _is_whole(self, shard: int) -> bool:
         record = look(self._new, shard)

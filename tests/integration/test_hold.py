@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from scheduler.config import Kafka, Settings
 from scheduler.runtime.hold import Hold
-from scheduler.runtime.kafka import plain_producer
+from scheduler.runtime.kafka import Inquiry, plain_producer
 from scheduler.runtime.restore import Hanging
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def test_a_shard_with_a_hanging_transaction_is_not_changed(cluster: Cluster) -> 
     hanging.begin_transaction()
     hanging.produce(cluster.catalogue.schedules, b"", b"hangs", 0)
     hanging.flush(30)
-    hold = Hold(settings, plain_producer(settings), 0)
+    hold = Hold(settings, plain_producer(settings), Inquiry(settings), 0)
     with pytest.raises(Hanging, match="--partition 0 --start-offset 0"):
         hold.keep(lambda _transaction: None)
     hanging.abort_transaction(30)
