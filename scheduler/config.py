@@ -205,7 +205,8 @@ class Settings(BaseSettings):
         1_000,
         600_000,
         "milliseconds",
-        "How far ahead occurrences are read and encoded, so that firing is only producing.",
+        "How far ahead occurrences are read and encoded, so that firing is only producing: "
+        "at most; less the fuller `horizon_bytes` is.",
     )
     horizon_bytes: Int = _number(
         64 * MIB,

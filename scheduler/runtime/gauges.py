@@ -22,10 +22,9 @@ KINDS = ("undecided", "catch_up", "backfill")
 class Gauges:
     """Sets the gauges of one shard."""
 
-    def __init__(self, telemetry: Telemetry, number: int, horizon_ms: int, monotonic: Callable[[], float]) -> None:
+    def __init__(self, telemetry: Telemetry, number: int, monotonic: Callable[[], float]) -> None:
         self._telemetry = telemetry
         self._label = str(number)
-        self._horizon_ms = horizon_ms
         self._monotonic = monotonic
         self._again = 0.0
 
@@ -37,7 +36,7 @@ class Gauges:
         telemetry, label = self._telemetry, self._label
         telemetry.inbox.labels(label).set(inbox)
         telemetry.horizon_bytes.labels(label).set(shard.horizon.held.bytes)
-        short = now + self._horizon_ms - instant_of(shard.horizon.end)
+        short = now + shard.horizon.reach_ms - instant_of(shard.horizon.end)
         telemetry.horizon_lag.labels(label).set(max(0, short) / 1000)
         telemetry.backlogs.labels(label).set(len(shard.record.backlogs))
         overdue = shard.overdue(now)

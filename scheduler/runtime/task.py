@@ -246,7 +246,7 @@ class ShardTask:
             store = self._restored(restore, now, calendars)
             restored = self._monotonic()
         scanner = Scanner(around.settings, around.catalogue, self.number, self._notify)
-        gauges = Gauges(around.telemetry, self.number, around.settings.horizon_ms, self._monotonic)
+        gauges = Gauges(around.telemetry, self.number, self._monotonic)
         try:
             around.telemetry.restores.inc()
             around.telemetry.restored.inc(restore.applied)

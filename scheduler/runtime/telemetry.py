@@ -139,7 +139,10 @@ class Telemetry:
         self.ready = Gauge("scheduler_shard_ready", "1 while the shard serves.", shard, registry=registry)
         self.horizon_bytes = Gauge("scheduler_horizon_bytes", "Read ahead and encoded.", shard, registry=registry)
         self.horizon_lag = Gauge(
-            "scheduler_horizon_lag_seconds", "How far the horizon is short of its span.", shard, registry=registry
+            "scheduler_horizon_lag_seconds",
+            "How far the horizon is short of what it means to reach.",
+            shard,
+            registry=registry,
         )
         self.backlogs = Gauge(
             "scheduler_overdue_stretches", "Stretches of an outage not decided yet.", shard, registry=registry

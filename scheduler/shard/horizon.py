@@ -34,6 +34,7 @@ CHUNK = 500  # candidates read at once
 CHUNK_BYTES = 4 * 1024 * 1024  # fewer when they are large
 SPENT_CHUNK = 5_000  # fired items looked through at once for entries to be advanced
 SHARE = 7  # a queue may hold so many times what is left free: seven eighths if it is alone, and so on
+STEADY_PART = 0.75  # of the bound: what reading ahead may fill
 LEAST_PAGES = 2  # to be read ahead however little room there is
 KEPT_PART = 16  # of the bound: kept free for the cut queue that is needed first
 
@@ -107,7 +108,7 @@ class Horizon:
         return read > 0
 
     def _read_on(self, now: int) -> bool:
-        wanted = now + self._reach_ms
+        wanted = now + self.reach_ms
         is_short = self._page is not None or instant_of(self.end) <= wanted - self._page_ms
         self._is_pages_turn = not self._is_pages_turn
         if not (is_short and self._is_pages_turn) and self._resume_some():
@@ -148,10 +149,13 @@ class Horizon:
         self._page = None
 
     @property
-    def _reach_ms(self) -> int:
-        """How far to read ahead: the less the fuller memory is, since lines that are cut are costly to read on."""
-        free = self._max_bytes - self.held.bytes * 4 // 3
-        return max(LEAST_PAGES * self._page_ms, self._span_ms * free // self._max_bytes)
+    def reach_ms(self) -> int:
+        """How far to read ahead: the less the fuller memory is, and no further than would fill three quarters of it.
+
+        So a steady load leaves room for its next page; lines that are cut are costly to read on (ADR 0024).
+        """
+        unfilled = max(0.0, 1 - self.held.bytes / (STEADY_PART * self._max_bytes))
+        return min(self._span_ms, max(LEAST_PAGES * self._page_ms, int(self._span_ms * unfilled)))
 
     @property
     def _chunk(self) -> int:
@@ -220,7 +224,7 @@ class Horizon:
 
     @property
     def _portion(self) -> int:
-        """For so many bytes a cut line is read on: a chunk that was read for the sake of a few items is read again."""
+        """The room for which a cut line is read on: what is read without room is thrown away, and read again."""
         return min(self._chunk * self._largest, self._max_bytes // KEPT_PART)
 
     def _cut_at(self, line: Line, after: bytes) -> None:
