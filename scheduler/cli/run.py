@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from scheduler.cli.common import Cli, Shown, pass_cli
+from scheduler.core.zones import keep_tables
 from scheduler.errors import SchedulerError
+from scheduler.runtime import process
+from scheduler.runtime.supervisor import Supervisor
+from scheduler.runtime.telemetry import set_up_logging
 
 if TYPE_CHECKING:
     from scheduler.config import Settings
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("run", short_help="Run a node: the scheduler itself.")
 @click.option("--processes", type=click.IntRange(1, 64), help="How many processes; default: the setting `processes`.")
-@click.option("--child", type=int, hidden=True, help="Be one process of a node.")
+@click.option("--child", type=int, hidden=True, help="Be this process of a node, without a supervisor: for tests.")
 @pass_cli
 def command(cli: Cli, *, processes: int | None, child: int | None) -> None:
     """Run a node of the scheduler until SIGTERM or Ctrl-C.
@@ -30,22 +34,18 @@ def command(cli: Cli, *, processes: int | None, child: int | None) -> None:
       scheduler run
       scheduler --config scheduler.toml run --processes 2
     """
-    from scheduler.runtime import process
-    from scheduler.runtime.supervisor import Supervisor
-    from scheduler.runtime.telemetry import set_up_logging
-
     settings = cli.settings({} if processes is None else {"processes": processes})
-    set_up_logging(settings.log_level, settings.log_format)
-    if child is not None:
-        sys.exit(process.main(settings, child))
     settings.client_config()  # says now, once, that no broker is configured
+    keep_tables()
+    if child is not None:
+        sys.exit(_serve(settings, child))
+    set_up_logging(settings.log_level, settings.log_format)
     sys.exit(Supervisor(partial(_serve, settings), settings.processes).run())
 
 
 def _serve(settings: Settings, index: int) -> int:
-    """The body of a process under a supervisor: the exit code, and what is wrong on standard error."""
-    from scheduler.runtime import process
-
+    """The body of one process: its exit code; what is wrong goes to standard error."""
+    set_up_logging(settings.log_level, settings.log_format)
     try:
         return process.main(settings, index)
     except SchedulerError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import multiprocessing
 import os
 import signal
 import threading
@@ -16,6 +17,7 @@ from scheduler.runtime.clock import SystemClock
 from scheduler.runtime.health import Health
 from scheduler.runtime.member import Member
 from scheduler.runtime.outside import Outside
+from scheduler.runtime.supervisor import SIGNALS
 from scheduler.runtime.telemetry import Telemetry, event
 from topics.admin import TopicsWrong, observe, verify
 from topics.partition import self_test
@@ -35,7 +37,8 @@ class Process:
         self._settings = settings
         self._index = index
         self._stop = threading.Event()
-        self._parent = os.getppid()
+        parent = multiprocessing.parent_process()
+        self._parent = os.getppid() if parent is None else parent.pid
 
     def stop(self, *_: object) -> None:
         """Drain and leave; safe in a signal handler."""
@@ -71,7 +74,7 @@ class Process:
 def check_topics(settings: Settings, catalogue: Catalogue, inquiry: Inquiry) -> str:
     """The cluster's id, once all topics are there as they must be. Raises with every mistake and the next step."""
     try:
-        admin = inquiry.client()
+        admin = inquiry.client(START_S)
         wanted = catalogue.specs()
         verify(wanted, observe(admin, wanted))
         cluster: str | None = admin.list_topics(timeout=START_S).cluster_id
@@ -98,6 +101,6 @@ def main(settings: Settings, index: int) -> int:
     """The body of a child process."""
     spare_collector()
     process = Process(settings, index)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in SIGNALS:
         signal.signal(number, process.stop)
     return process.run()

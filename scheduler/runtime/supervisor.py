@@ -1,8 +1,7 @@
 """A node: several processes under one parent. A process that dies is started again with back-off; a stop drains all.
 
-The interpreter runs one thread at a time, so processes are the unit of scale. They are forked from a parent that has
-loaded everything and holds nothing, no thread and no Kafka client: so they are there at once and all at the same time,
-and one that is started again is of the same version as the others, whatever was installed meanwhile.
+The interpreter runs one thread at a time, so processes are the unit of scale. The parent holds no thread and no Kafka
+client, so its processes can be forks of it: they need not load anything, and are there all at the same time (ADR 0022).
 """
 
 from __future__ import annotations
@@ -13,48 +12,48 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.telemetry import event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.context import ForkProcess
+    from multiprocessing.process import BaseProcess
 
 BACKOFF_S = (0.5, 1, 2, 5, 10, 30)
 STEADY_S = 60.0  # alive so long: the next death starts the back-off anew
 STOP_S = 15.0
 LOOK_S = 0.1
 HOPELESS = frozenset({2})  # wrong settings, told at the first start: starting again cannot help
-
-
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+METHOD = "fork" if sys.platform == "linux" else "spawn"  # the libraries of other systems do not all survive a fork
+
+Body = Callable[[int], int]
 
 
 class Child:
     """One process and its history of deaths."""
 
-    def __init__(self, body: Callable[[int], int], index: int) -> None:
+    def __init__(self, body: Body, index: int) -> None:
         self._body = body
         self.index = index
         self.deaths = 0
         self.start_at = 0.0
         self._began = 0.0
-        self.process: ForkProcess | None = None
+        self.process: BaseProcess | None = None
 
     def start(self) -> None:
+        """Raises OSError when the machine has no room for another process."""
         self._began = time.monotonic()
-        self.process = multiprocessing.get_context("fork").Process(target=self._run)
+        context: Any = multiprocessing.get_context(METHOD)
+        process = context.Process(target=_be, args=(self._body, self.index))
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # or the child takes one for its parent's
-        self.process.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-    def _run(self) -> None:
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        sys.exit(self._body(self.index))
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        self.process = process
 
     def died(self) -> float:
         """Note a death; returns the seconds to wait before the next start."""
@@ -65,10 +64,18 @@ class Child:
         return pause
 
 
+def _be(body: Body, index: int) -> None:
+    """What a child runs: a stop that came before it has a handler of its own ends it at once."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    sys.exit(body(index))
+
+
 class Supervisor:
     """Runs `body(index)`, which returns an exit code, in so many processes until told to stop."""
 
-    def __init__(self, body: Callable[[int], int], processes: int) -> None:
+    def __init__(self, body: Body, processes: int) -> None:
         self._children = [Child(body, index) for index in range(processes)]
         self._stop = threading.Event()
 
@@ -80,6 +87,7 @@ class Supervisor:
         """The exit code: 0 after a stop, a child's own code if starting it again cannot help."""
         for number in SIGNALS:
             signal.signal(number, self.stop)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever started us, no child would be seen to end
         code = 0
         try:
             while not self._stop.is_set() and code == 0:
@@ -93,7 +101,7 @@ class Supervisor:
         for child in self._children:
             if child.process is None:
                 if time.monotonic() >= child.start_at:
-                    child.start()
+                    self._start(child)
                 continue
             code = child.process.exitcode
             if code is None:
@@ -103,6 +111,14 @@ class Supervisor:
             pause = child.died()
             event("process_died", logging.ERROR, index=child.index, code=code, restart_in_s=pause)
         return 0
+
+    @staticmethod
+    def _start(child: Child) -> None:
+        try:
+            child.start()
+        except OSError as fault:
+            pause = child.died()
+            event("process_not_started", logging.ERROR, index=child.index, text=str(fault), restart_in_s=pause)
 
     def _stop_all(self) -> None:
         deadline = Deadline(STOP_S)

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+import pytest
+
 from scheduler.runtime import supervisor
-from scheduler.runtime.supervisor import Supervisor
+from scheduler.runtime.supervisor import Child, Supervisor
 
 PATIENCE_S = 60
 
@@ -19,24 +22,40 @@ def child(codes: Path, index: int) -> int:
     """Ends with the next code of the file; when there is none left, stops its parent and waits to be stopped."""
     left = codes.read_text().split()
     codes.write_text(" ".join(left[1:]))
-    if left:
+    if left == ["deaf"]:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    elif left:
         return int(left[0])
     os.kill(os.getppid(), signal.SIGTERM)
     time.sleep(PATIENCE_S)
     return index
 
 
-def node(codes: Path) -> int:
-    """A parent with one such child and a short back-off. Run in a program of its own: it forks, and takes signals."""
-    supervisor.BACKOFF_S = (0.01, 0.02)
-    return Supervisor(lambda index: child(codes, index), 1).run()
+def node(codes: Path, method: str, refusals: int) -> int:
+    """A parent with one such child, which the machine has no room for at first, and a short patience.
+
+    Run in a program of its own: it forks, and takes signals.
+    """
+    supervisor.BACKOFF_S, supervisor.METHOD, supervisor.STOP_S = (0.01, 0.02), method, 1.0
+    start = Child.start
+
+    def refused(self: Child) -> None:
+        nonlocal refusals
+        refusals -= 1
+        if refusals >= 0:
+            raise BlockingIOError("no room for another process")
+        start(self)
+
+    Child.start = refused  # type: ignore[method-assign]
+    return Supervisor(partial(child, codes), 1).run()
 
 
-def supervised(folder: Path, codes: str) -> int:
+def supervised(folder: Path, codes: str, method: str = "fork", refusals: int = 0) -> int:
     """The parent's exit code."""
     state = folder / "codes"
     state.write_text(codes)
-    return subprocess.run([sys.executable, __file__, str(state)], timeout=PATIENCE_S, check=False).returncode
+    command = [sys.executable, __file__, str(state), method, str(refusals)]
+    return subprocess.run(command, timeout=PATIENCE_S, check=False).returncode
 
 
 def test_wrong_settings_at_the_first_start_end_the_node(tmp_path: Path) -> None:
@@ -44,11 +63,23 @@ def test_wrong_settings_at_the_first_start_end_the_node(tmp_path: Path) -> None:
     assert supervised(tmp_path, "2") == 2
 
 
-def test_a_child_that_served_is_started_again_whatever_it_ends_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_that_served_is_started_again_whatever_it_ends_with(tmp_path: Path, method: str) -> None:
     """What it refuses now may be a moment's trouble, and the other processes serve on."""
-    assert supervised(tmp_path, "1 2 2") == 0
+    assert supervised(tmp_path, "1 2 2", method) == 0
     assert (tmp_path / "codes").read_text() == ""
 
 
+def test_a_child_that_there_is_no_room_for_is_started_later(tmp_path: Path) -> None:
+    """The parent stays, and hears signals all the while."""
+    assert supervised(tmp_path, "1", refusals=3) == 0
+    assert (tmp_path / "codes").read_text() == ""
+
+
+def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
+    """So that a stop ends, and nobody is left who would be in the way of the next start."""
+    assert supervised(tmp_path, "deaf") == 0
+
+
 if __name__ == "__main__":
-    sys.exit(node(Path(sys.argv[1])))
+    sys.exit(node(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
