@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 COMPANY_S = 2.0
-CONNECTED_S = 5.0
 ENDS_S = 5.0
 
 client_log = logging.getLogger("kafka")
+
+T = TypeVar("T")
 
 _FENCED = frozenset(
     {
@@ -147,39 +148,56 @@ class Inquiry:
         self._lock = Lock()
         self._kept: AdminClient | None = None
 
-    def client(self, instead_of: AdminClient | None = None) -> AdminClient:
-        """The client, connected; another one than `instead_of`. Raises KafkaException when no broker answers."""
+    def client(self, seconds: float) -> AdminClient:
+        """The client, connected in so many seconds. Raises KafkaException when no broker answers."""
         with self._lock:
-            if self._kept is None or self._kept is instead_of:
-                config: dict[str, Any] = self._settings.client_config()
-                made = AdminClient(config, logger=client_log)
-                made.list_topics(timeout=CONNECTED_S)
+            kept = self._kept
+        return kept or self._connected(None, seconds)
+
+    def _connected(self, refused: AdminClient | None, seconds: float) -> AdminClient:
+        """A new client, in place of the one that was refused; or the one that another thread made meanwhile."""
+        config: dict[str, Any] = self._settings.client_config()
+        # Without its logs, which would wait in memory for somebody to poll it. The other clients say the same.
+        made = AdminClient({**config, "log_level": 0})
+        made.list_topics(timeout=seconds)
+        with self._lock:
+            if self._kept is None or self._kept is refused:
                 self._kept = made
             return self._kept
+
+    def _ask(self, question: Callable[[AdminClient], T], seconds: float) -> T:
+        """Raises KafkaException, TimeoutError.
+
+        A client does not notice by itself that a partition has another leader, or the group another coordinator, and
+        asks the former one for ever: when it is refused, a new one is asked.
+        """
+        asked = self.client(seconds)
+        try:
+            return question(asked)
+        except (KafkaException, TimeoutError):
+            return question(self._connected(asked, seconds))
 
     def has_company(self) -> bool:
         """Whether another node has members in the group; False if the brokers do not say soon."""
         group = group_id(self._settings.namespace)
+
+        def members(client: AdminClient) -> list[Any]:
+            asked = client.describe_consumer_groups([group], request_timeout=COMPANY_S)
+            return list(asked[group].result(COMPANY_S).members)
+
         try:
-            asked = self.client().describe_consumer_groups([group], request_timeout=COMPANY_S)
-            members = asked[group].result(COMPANY_S).members
+            found = self._ask(members, COMPANY_S)
         except (KafkaException, TimeoutError):
             return False
-        return any(member.client_id != self._settings.node_id for member in members)
+        return any(member.client_id != self._settings.node_id for member in found)
 
     def ends(self, topics: list[str], number: int) -> dict[str, int]:
         """Where partition `number` of each topic ends for a reader of everything, open transactions included.
 
-        Raises Retriable. The client does not notice by itself that a partition has got another leader: a new one does.
+        Raises Retriable.
         """
-        asked: AdminClient | None = None
         try:
-            asked = self.client()
-            return _ends(asked, topics, number)
-        except KafkaException:
-            pass
-        try:
-            return _ends(self.client(instead_of=asked), topics, number)
+            return self._ask(lambda client: _ends(client, topics, number), ENDS_S)
         except KafkaException as fault:
             raise Retriable(f"ends of partition {number} of {', '.join(topics)}: {fault.args[0].str()}") from fault
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BATCH = 500
 POLL_S = 0.2
-BOUNDS_S = 1.0
+BOUNDS_S = 5.0
 WHOLE_S = 30.0  # that a tool waits for both topics
 
 T = TypeVar("T", Calendars, Tenants)
@@ -90,7 +90,7 @@ class Tables:
                     self._whole.set()
 
     def _beginnings(self, consumer: Consumer, topics: list[str]) -> list[TopicPartition]:
-        """Where to read from: as numbers, since a new client finds out the offset of a word half a second later."""
+        """Where to read from: as numbers, since what OFFSET_BEGINNING stands for is found out half a second later."""
         places: list[TopicPartition] = []
         while len(places) < len(topics) and not self._stop.is_set():
             place = TopicPartition(topics[len(places)], 0)
