@@ -1,10 +1,13 @@
-"""Who may do what nobody waits for: advance fired entries, complete finished schedules, forget old ones.
+"""Who may do what nobody waits for: advance fired entries, complete finished schedules, forget old ones, read ahead.
 
 None of it is urgent, all of it costs a processor that producing, the brokers and the readers want at the instant. So it
 rests while any shard of the process has much to fire, and a little longer, until the readers have it; it is done by one
 shard at a time, which the interpreter allows to only one anyhow; and it keeps to a share of a processor. The longer it
 has waited the larger its share, up to the whole, and in the end it goes before what is due: a load that never ends is
 kept up with, a burst is not disturbed.
+
+Shards also read ahead in turns, each until it is through: they would all do so at the same time, since what they read
+ends at the same instant, and what is due meanwhile would wait for all of them.
 
 While a shard has much to fire the interpreter also changes threads less often: in its usual 5 ms a shard hands about a
 tenth of a large step to its client, which then sends what it has in small batches, and all shards go slowly together
@@ -40,6 +43,7 @@ class Pace:
         self._pressed: set[int] = set()
         self._since: dict[int, float] = {}  # when a shard's chores began to wait
         self._holder: int | None = None
+        self._reader: int | None = None
         self._began = 0.0
         self._rest_until = 0.0
         self._quiet_until = 0.0
@@ -75,6 +79,24 @@ class Pace:
                 self._rest_until = now + (self._cpu() - self._began) * (1 / share - 1)
                 self._holder = None
 
+    def reads(self, shard: int) -> bool:
+        """Whether it is the shard's turn to read ahead; `has_read` follows."""
+        with self._lock:
+            if self._reader is None:
+                self._reader = shard
+            return self._reader == shard
+
+    def has_read(self, shard: int, *, more: bool) -> None:
+        """A slice was read, if it was the shard's turn: which goes on while there may be more to read."""
+        with self._lock:
+            if self._reader == shard and not more:
+                self._reader = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether some shard reads ahead: worth asking again soon."""
+        return self._reader is not None
+
     def leave(self, shard: int) -> None:
         """The shard is here no more."""
         with self._lock:
@@ -82,6 +104,8 @@ class Pace:
             self._since.pop(shard, None)
             if self._holder == shard:
                 self._holder = None
+            if self._reader == shard:
+                self._reader = None
 
     def _note(self, shard: int, *, is_pressed: bool) -> None:
         (self._pressed.add if is_pressed else self._pressed.discard)(shard)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 WAIT_S = 1.0  # at most, between looks
 SHORT_WAIT_MS = 1_000  # the clocks of two nodes may differ by some ms; longer is worth telling
 BUDGET_S = 0.02  # between looks while work waits for a budget
+READING_S = 0.1  # between looks while another shard of the process reads ahead
 RETRY_S = 0.05  # the first; a kept shard goes on at once
 RETRY_GROWTH = 4
 RETRY_MAX_S = 5.0
@@ -338,7 +339,7 @@ class ShardTask:
             is_due = due is not None and due <= now
             elapsed_ms = (self._monotonic() - stepped) * 1000
             if elapsed_ms < rest_ms and not (is_due and elapsed_ms >= settings.join_due_ms):
-                if not shard.housekeep(now, chores=False):
+                if not self._housekeep(shard, now, chores=False):
                     self._wait(min(rest_ms - elapsed_ms, settings.join_due_ms) / 1000)
                 continue
             stepped = self._monotonic()
@@ -363,11 +364,17 @@ class ShardTask:
                 self._around.telemetry.committed(step, self._around.clock.now() or now, seconds)
                 rest_ms = settings.join_due_ms if len(self._inbox) >= shard.max_inputs else settings.join_ms
             scanner.ask(shard.questions())
-            more = shard.housekeep(now, chores=chores)
+            more = self._housekeep(shard, now, chores=chores)
             pace.done(self.number)
             gauges.show(shard, now, len(self._inbox))
             if step is None and not more:
                 self._wait_for_work(shard)
+
+    def _housekeep(self, shard: Shard, now: int, *, chores: bool) -> bool:
+        pace = self._around.pace
+        more = shard.housekeep(now, chores=chores, ahead=pace.reads(self.number))
+        pace.has_read(self.number, more=more)
+        return more
 
     def _wait_for_work(self, shard: Shard) -> None:
         due, now = shard.next_instant(), self._around.clock.now()
@@ -376,6 +383,8 @@ class ShardTask:
         seconds = BUDGET_S if ahead <= 0 else min(WAIT_S, ahead)
         if shard.has_chores:
             seconds = min(seconds, self._around.pace.rest)
+        if self._around.pace.is_read:
+            seconds = min(seconds, READING_S)
         with self._wake:
             if not self._inbox and not self._closing:
                 self._wake.wait(seconds)

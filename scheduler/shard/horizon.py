@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scheduler.state.store import Store
 
 CHUNK = 500  # candidates read at once
-CHUNK_BYTES = 4 * 1024 * 1024  # fewer when they are large
+CHUNK_BYTES = 512 * 1024  # fewer when they are large or have many nominals each: some 10 ms, while others may be due
 SPENT_CHUNK = 5_000  # fired items looked through at once for entries to be advanced
 SHARE = 7  # a queue may hold so many times what is left free: seven eighths if it is alone, and so on
 STEADY_PART = 0.75  # of the bound: what reading ahead may fill
@@ -87,7 +87,7 @@ class Horizon:
         self._following: list[tuple[bytes, int, Entry]] = []  # heap: schedules that go on behind what was read
         self._page: _Page | None = None
         self._cut: dict[bytes, Line] = {}
-        self._largest = 1  # bytes of an item in the last chunk
+        self._taken = 1  # bytes that the last candidate took
         self._is_pages_turn = False
         self._now = 0
         self.has_notes = False
@@ -159,7 +159,7 @@ class Horizon:
 
     @property
     def _chunk(self) -> int:
-        return min(CHUNK, max(1, CHUNK_BYTES // self._largest))
+        return min(CHUNK, max(1, CHUNK_BYTES // self._taken))
 
     def _candidates(
         self, found: list[bytes], reached: bytes, following: list[tuple[bytes, int, Entry]]
@@ -196,7 +196,7 @@ class Horizon:
         entry.pending = len(items)
         if items:
             self.held.count(line, len(items), size)
-            self._largest = size // len(items)
+            self._taken = size
             self._entries.setdefault(entry.schedule_id, []).append(entry)
             if due is not None:
                 self._follow(entry)
@@ -225,7 +225,7 @@ class Horizon:
     @property
     def _portion(self) -> int:
         """The room for which a cut line is read on: what is read without room is thrown away, and read again."""
-        return min(self._chunk * self._largest, self._max_bytes // KEPT_PART)
+        return min(self._chunk * self._taken, self._max_bytes // KEPT_PART)
 
     def _cut_at(self, line: Line, after: bytes) -> None:
         line.after = after

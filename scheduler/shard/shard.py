@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 COMMANDS_INPUT = "scheduler.commands"
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
 LATE_MS = 50  # as does an item that is late by so much: some steps
-PRESSED_AHEAD_MS = 5_000  # read ahead by so much, a shard under pressure reads on later
+NEEDED_AHEAD_MS = 5_000  # read ahead by so much, a shard that is pressed, or not in turn, reads on later
 CHUNK = 500  # of schedules advanced at once; some 10 ms
 CATCH_UP_CHUNK = 2_000
 STARVED_CHUNKS = 4  # read at once of what is due already: a step of one chunk would be mostly commit
@@ -386,16 +386,18 @@ class Shard:
         lag = self.record.lags.get(queue_of(key))
         return lag is not None and lag.after is not None and key > lag.after
 
-    def housekeep(self, now: int, *, chores: bool = True) -> bool:
+    def housekeep(self, now: int, *, chores: bool = True, ahead: bool = True) -> bool:
         """A slice of work that commits nothing: advance fired entries, read ahead. True if there may be more.
 
-        Without `chores`, fired entries are left for another time; while much is due, reading ahead is, too.
+        Without `chores`, fired entries are left for another time. Without `ahead`, and while much is due, only what
+        falls due in some seconds is read.
         """
         if chores and self.horizon.has_stale:
             self._advance()
             return True
         starves = self.horizon.starves(now)
-        if instant_of(self.horizon.end) > now + PRESSED_AHEAD_MS and not starves and self.is_pressed(now):
+        is_needed = starves or instant_of(self.horizon.end) <= now + NEEDED_AHEAD_MS
+        if not is_needed and (not ahead or self.is_pressed(now)):
             return False
         return self.horizon.extend(now, STARVED_CHUNKS if starves else 1)
 
