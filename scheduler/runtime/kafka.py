@@ -110,6 +110,10 @@ def changelog_consumer(settings: Settings) -> Consumer:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 20,
+            # Some batches ahead are enough; with a full queue the client would rest a second before it fetches on.
+            "queued.min.messages": 20_000,
+            "queued.max.messages.kbytes": 16_384,
+            "fetch.queue.backoff.ms": 20,
             "allow.auto.create.topics": False,
         },
         logger=client_log,

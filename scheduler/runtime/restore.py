@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from scheduler.core.calendars import NO_CALENDARS
@@ -24,6 +24,9 @@ from topics import catalog
 from topics.messages import STEP_HEADER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from threading import Condition
+
     from confluent_kafka import Consumer, Message
 
     from scheduler.core.calendars import Calendars
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 SHORT = 5_000  # records in all three topics that are read at once: one way to the brokers instead of three
 TAIL = 200  # of the shard topic: its newest record is all that counts, and every step writes one
 PROGRESS_EVERY = 100_000
+GATE_S = 0.2  # between looks whether to stop
 SETTLING_S = 0.05  # between looks at what is still open
 MARKERS_S = 5.0  # after a transaction was decided, until every partition has heard of it
 
@@ -47,12 +51,47 @@ class Hanging(StateCorrupted):
     """The brokers hold a transaction open that nobody will end: what it decided would be decided again."""
 
 
+class Gate:
+    """Lets one long restore of a process through at a time.
+
+    They would share one interpreter: together all would be done at the end, one by one the first serves soon.
+    """
+
+    def __init__(self, free: Condition) -> None:
+        self._free = free
+        self._taken = False
+
+    @contextmanager
+    def passed(self, stopped: Callable[[], bool]) -> Iterator[None]:
+        """To be entered when nobody else is inside. Raises Retriable when stopped before."""
+        with self._free:
+            while self._taken:
+                if stopped():
+                    raise Retriable("stopped")
+                self._free.wait(GATE_S)
+            self._taken = True
+        try:
+            yield
+        finally:
+            with self._free:
+                self._taken = False
+                self._free.notify()
+
+
 class Restore:
-    """Brings one store up to date. `applied` and `foreign` tell what it found."""
+    """Brings one store up to date. `applied` and `foreign` tell what it found. `gate`: shared with other restores."""
 
     def __init__(
-        self, consumer: Consumer, namespace: str, shard: int, stopped: Callable[[], bool], batch: int = BATCH
+        self,
+        consumer: Consumer,
+        namespace: str,
+        shard: int,
+        stopped: Callable[[], bool],
+        *,
+        gate: Gate | None = None,
+        batch: int = BATCH,
     ) -> None:
+        self._gate = gate
         self._reader = PartitionReader(consumer, namespace, shard, "restore of", stopped)
         self._namespace = namespace
         self._shard = shard
@@ -107,8 +146,9 @@ class Restore:
             if sum(high - start for start, high in spans.values()) <= SHORT:
                 self._read_short(rebuild, spans)
             else:
-                for topic in ORDER:
-                    self._read(rebuild, topic)
+                with nullcontext() if self._gate is None else self._gate.passed(self._stopped):
+                    for topic in ORDER:
+                        self._read(rebuild, topic)
             self.foreign = rebuild.foreign
         if self.foreign:
             event("changelog_foreign_records", logging.ERROR, shard=self._shard, count=self.foreign)

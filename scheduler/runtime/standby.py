@@ -277,7 +277,7 @@ class Standbys:
     def _restore(self, number: int) -> Restore:
         consumer = self._around.outside.changelog_consumer()
         namespace = self._around.settings.namespace
-        return Restore(consumer, namespace, number, lambda: self._interrupted(number), BATCH)
+        return Restore(consumer, namespace, number, lambda: self._interrupted(number), batch=BATCH)
 
     def _interrupted(self, number: int) -> bool:
         """Between two batches of a restore: the other copies go on, the shards of this process have a turn."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler.core.policy import Rules
 from scheduler.core.tenants import NO_TENANTS
 from scheduler.runtime.pace import Pace
+from scheduler.runtime.restore import Gate
 from scheduler.shard.rebuild import Identity
 from scheduler.shard.shard import ShardSettings
 
@@ -34,9 +35,11 @@ class Surroundings:
     tables: Tables
     outside: Outside
     pace: Pace = field(init=False)
+    gate: Gate = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pace", Pace(self.outside.monotonic, self.outside.cpu, self.outside.switch))
+        object.__setattr__(self, "gate", Gate(self.outside.condition()))
 
     def shard_settings(self) -> ShardSettings:
         s = self.settings

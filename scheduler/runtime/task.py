@@ -235,7 +235,9 @@ class ShardTask:
             self._monotonic,
         )
         consumer = outside.changelog_consumer()
-        with closing(Restore(consumer, around.settings.namespace, self.number, lambda: self._closing)) as restore:
+        with closing(
+            Restore(consumer, around.settings.namespace, self.number, lambda: self._closing, gate=around.gate)
+        ) as restore:
             transaction.init()
             timeout_ms = around.settings.transaction_timeout_ms
             restore.await_settled(outside.ends, timeout_ms, self._monotonic, outside.event().wait)

@@ -107,3 +107,19 @@ def test_chores_that_have_waited_long_go_before_what_is_due(machine: Machine) ->
     assert not machine.slice(2, 0.01)
     machine.now += PATIENCE_S
     assert machine.slice(2, 0.01)
+
+
+def test_shards_read_ahead_one_after_the_other() -> None:
+    """The turn goes on while there is more to read, and is over with it, or with the shard."""
+    pace = Pace(lambda: 0.0, lambda: 0.0, lambda _: None)
+    assert not pace.is_read
+    assert pace.reads(1)
+    assert pace.is_read
+    assert not pace.reads(2)
+    pace.has_read(2, more=False)  # of what it needed at once
+    pace.has_read(1, more=True)
+    assert not pace.reads(2)
+    pace.has_read(1, more=False)
+    assert pace.reads(2)
+    pace.leave(2)
+    assert pace.reads(1)
