@@ -49,12 +49,14 @@ class Process:
         settings = self._settings
         self_test()
         outside = Outside(settings)
-        _ = outside.plain  # finds the brokers, which takes it half a second, while we look at the topics
+        try:
+            _ = outside.plain  # finds the brokers, which takes it half a second, while we look at the topics
+        except KafkaException as fault:
+            raise ConfigInvalid([f"kafka.client: {fault.args[0].str()}"]) from fault
         cluster = check_topics(settings, settings.catalogue(), outside.inquiry)
         telemetry = Telemetry()
         member = Member(settings, self._index, cluster, outside, SystemClock(), telemetry, self._stopped)
-        port = settings.http.port + self._index if settings.http.port else 0
-        health = Health(settings.http.host, port, member.state, telemetry.registry)
+        health = self._health(member, telemetry)
         event("process_started", process=member.name, pid=os.getpid(), health=health.address)
         drained = False
         try:
@@ -63,6 +65,17 @@ class Process:
             health.close()
             event("process_stopped", process=member.name, drained=drained)
         return 0
+
+    def _health(self, member: Member, telemetry: Telemetry) -> Health:
+        host, port = self._settings.http.host, self._settings.http.port
+        port = port + self._index if port else 0
+        try:
+            return Health(host, port, member.state, telemetry.registry)
+        except OSError as fault:
+            raise ConfigInvalid(
+                [f"http: {host}:{port} can't be served: {fault.strerror}"],
+                "choose another port, 0 for a free one, or end who has it; process N of a node takes http.port + N",
+            ) from fault
 
     def _stopped(self) -> bool:
         if not self._stop.is_set() and os.getppid() != self._parent:
