@@ -374,8 +374,9 @@ class ShardTask:
 
     def _housekeep(self, shard: Shard, now: int, *, chores: bool) -> bool:
         pace = self._around.pace
+        advances = chores and shard.horizon.has_stale  # which goes first, and is no reading
         more = shard.housekeep(now, chores=chores, ahead=pace.reads(self.number))
-        pace.has_read(self.number, more=more)
+        pace.has_read(self.number, more=more and not advances)
         return more
 
     def _wait_for_work(self, shard: Shard) -> None:
