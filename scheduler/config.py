@@ -29,6 +29,7 @@ from topics.catalog import DAY_MS, Catalogue
 
 ENV_PREFIX = "SCHEDULER_"
 CONFIG_VARIABLE = "SCHEDULER_CONFIG"
+LAST_PORT = 65_535
 MIB = 1024 * 1024
 
 
@@ -111,7 +112,7 @@ class Http(BaseModel):
     port: Int = _number(
         0,
         0,
-        65_535,
+        LAST_PORT,
         "",
         "The first process listens here, the others on the next ports; 0 takes free ones and logs them.",
     )
@@ -361,6 +362,9 @@ def contradictions(settings: Settings) -> list[tuple[tuple[str, ...], str]]:
     if s.processes > s.shards:
         text = f"processes = {s.processes} is more than shards = {s.shards}; a process without a shard does nothing"
         found.append((("processes", "shards"), text))
+    if s.http.port + s.processes - 1 > LAST_PORT:
+        text = f"http.port = {s.http.port} leaves no ports for {s.processes} processes, which take one each from it on"
+        found.append((("http.port", "processes"), text))
     if len(set(s.lanes)) < len(s.lanes):
         twice = sorted({lane for lane in s.lanes if s.lanes.count(lane) > 1})
         found.append((("lanes",), f"lanes names {', '.join(twice)} twice; expected each lane once"))

@@ -160,6 +160,9 @@ class Inquiry:
 
     def _connected(self, refused: AdminClient | None, seconds: float) -> AdminClient:
         """A new client, in place of the one that was refused; or the one that another thread made meanwhile."""
+        with self._lock:
+            if self._kept is not None and self._kept is not refused:
+                return self._kept
         config: dict[str, Any] = self._settings.client_config()
         # Without its logs, which would wait in memory for somebody to poll it. The other clients say the same.
         made = AdminClient({**config, "log_level": 0})

@@ -6,8 +6,8 @@ shard at a time, which the interpreter allows to only one anyhow; and it keeps t
 has waited the larger its share, up to the whole, and in the end it goes before what is due: a load that never ends is
 kept up with, a burst is not disturbed.
 
-Shards also read ahead in turns, each until it is through: they would all do so at the same time, since what they read
-ends at the same instant, and what is due meanwhile would wait for all of them.
+One shard at a time also reads ahead, a chunk of some 10 ms: they would all do so at once, since what they have read
+ends at the same instant, and what is due meanwhile would wait for all of them (ADR 0025).
 
 While a shard has much to fire the interpreter also changes threads less often: in its usual 5 ms a shard hands about a
 tenth of a large step to its client, which then sends what it has in small batches, and all shards go slowly together
@@ -16,11 +16,12 @@ instead of one after the other *(500,000 at one instant: 52 % of what bare produ
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 SHARE = 0.25  # of a processor, at first
 WHOLE_AFTER_S = 30.0  # without ever having been done with it: then without rest
@@ -43,7 +44,7 @@ class Pace:
         self._pressed: set[int] = set()
         self._since: dict[int, float] = {}  # when a shard's chores began to wait
         self._holder: int | None = None
-        self._reader: int | None = None
+        self._reading = Lock()
         self._began = 0.0
         self._rest_until = 0.0
         self._quiet_until = 0.0
@@ -79,23 +80,15 @@ class Pace:
                 self._rest_until = now + (self._cpu() - self._began) * (1 / share - 1)
                 self._holder = None
 
-    def reads(self, shard: int) -> bool:
-        """Whether it is the shard's turn to read ahead; `has_read` follows."""
-        with self._lock:
-            if self._reader is None:
-                self._reader = shard
-            return self._reader == shard
-
-    def has_read(self, shard: int, *, more: bool) -> None:
-        """A slice was read, if it was the shard's turn: which goes on while there may be more to read."""
-        with self._lock:
-            if self._reader == shard and not more:
-                self._reader = None
-
-    @property
-    def is_read(self) -> bool:
-        """Whether some shard reads ahead: worth asking again soon."""
-        return self._reader is not None
+    @contextmanager
+    def reading(self) -> Iterator[bool]:
+        """Whether the shard may read ahead now: not while another one does."""
+        is_free = self._reading.acquire(blocking=False)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                self._reading.release()
 
     def leave(self, shard: int) -> None:
         """The shard is here no more."""
@@ -104,8 +97,6 @@ class Pace:
             self._since.pop(shard, None)
             if self._holder == shard:
                 self._holder = None
-            if self._reader == shard:
-                self._reader = None
 
     def _note(self, shard: int, *, is_pressed: bool) -> None:
         (self._pressed.add if is_pressed else self._pressed.discard)(shard)

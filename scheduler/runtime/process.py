@@ -10,9 +10,9 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
-from scheduler.errors import BrokerUnavailable, ConfigInvalid, StateCorrupted
+from scheduler.errors import BrokerUnavailable, ConfigInvalid, SchedulerError, StateCorrupted
 from scheduler.runtime.clock import SystemClock
 from scheduler.runtime.health import Health
 from scheduler.runtime.member import Member
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from topics.catalog import Catalogue
 
 START_S = 30.0
+
+
+class PortTaken(SchedulerError):
+    """Nobody could look at the process."""
 
 
 class Process:
@@ -52,6 +56,8 @@ class Process:
         try:
             _ = outside.plain  # finds the brokers, which takes it half a second, while we look at the topics
         except KafkaException as fault:
+            if fault.args[0].code() != KafkaError._INVALID_ARG:  # noqa: SLF001 - librdkafka spells it so
+                raise
             raise ConfigInvalid([f"kafka.client: {fault.args[0].str()}"]) from fault
         cluster = check_topics(settings, settings.catalogue(), outside.inquiry)
         telemetry = Telemetry()
@@ -72,9 +78,9 @@ class Process:
         try:
             return Health(host, port, member.state, telemetry.registry)
         except OSError as fault:
-            raise ConfigInvalid(
-                [f"http: {host}:{port} can't be served: {fault.strerror}"],
-                "choose another port, 0 for a free one, or end who has it; process N of a node takes http.port + N",
+            raise PortTaken(
+                f"{host}:{port} can't be served: {fault.strerror}. Tried again, in case it is a former process that "
+                "ends; else choose another http.port, 0 for a free one: process N of a node takes http.port + N"
             ) from fault
 
     def _stopped(self) -> bool:

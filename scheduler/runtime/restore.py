@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from scheduler.core.calendars import NO_CALENDARS
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scheduler.state.store import Store
 
 SHORT = 5_000  # records in all three topics that are read at once: one way to the brokers instead of three
+LONG = 50_000  # records to be read that others wait for: a second
 TAIL = 200  # of the shard topic: its newest record is all that counts, and every step writes one
 PROGRESS_EVERY = 100_000
 GATE_S = 0.2  # between looks whether to stop
@@ -143,16 +144,24 @@ class Restore:
             _, self.commands_end = self._reader.bounds(catalog.COMMANDS)
             rebuild = Rebuild(store, self._shard, calendars)
             spans = {topic: self._span(rebuild, topic) for topic in ORDER}
-            if sum(high - start for start, high in spans.values()) <= SHORT:
+            count = sum(high - start for start, high in spans.values())
+            if count <= SHORT:
                 self._read_short(rebuild, spans)
             else:
-                with nullcontext() if self._gate is None else self._gate.passed(self._stopped):
+                start, high = spans[catalog.SHARDS]
+                with self._turn(count - max(0, high - start - TAIL)):
                     for topic in ORDER:
                         self._read(rebuild, topic)
             self.foreign = rebuild.foreign
         if self.foreign:
             event("changelog_foreign_records", logging.ERROR, shard=self._shard, count=self.foreign)
         return rebuild
+
+    def _turn(self, count: int) -> AbstractContextManager[None]:
+        """To be inside while so many records are read."""
+        if self._gate is None or count <= LONG:
+            return nullcontext()
+        return self._gate.passed(self._stopped)
 
     def look(self, store: Store) -> None:
         """Apply the shard record alone, for a question that needs no more."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BACKOFF_S = (0.5, 1, 2, 5, 10, 30)
 STEADY_S = 60.0  # alive so long: the next death starts the back-off anew
 STOP_S = 15.0
+MOST_REFUSED = 20  # starts in a row: each leaves some files open, in Python's own library
 LOOK_S = 0.1
 HOPELESS = frozenset({2})  # wrong settings, told at the first start: starting again cannot help
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -78,6 +79,7 @@ class Supervisor:
     def __init__(self, body: Body, processes: int) -> None:
         self._children = [Child(body, index) for index in range(processes)]
         self._stop = threading.Event()
+        self._refused = 0  # starts in a row
 
     def stop(self, *_: object) -> None:
         """Safe in a signal handler."""
@@ -100,8 +102,8 @@ class Supervisor:
     def _look(self) -> int:
         for child in self._children:
             if child.process is None:
-                if time.monotonic() >= child.start_at:
-                    self._start(child)
+                if time.monotonic() >= child.start_at and not self._start(child):
+                    return 1
                 continue
             code = child.process.exitcode
             if code is None:
@@ -112,13 +114,17 @@ class Supervisor:
             event("process_died", logging.ERROR, index=child.index, code=code, restart_in_s=pause)
         return 0
 
-    @staticmethod
-    def _start(child: Child) -> None:
+    def _start(self, child: Child) -> bool:
+        """False when the machine has had no room for too long."""
         try:
             child.start()
         except OSError as fault:
-            pause = child.died()
-            event("process_not_started", logging.ERROR, index=child.index, text=str(fault), restart_in_s=pause)
+            self._refused += 1
+            child.start_at = time.monotonic() + BACKOFF_S[min(self._refused, len(BACKOFF_S)) - 1]
+            event("process_not_started", logging.ERROR, index=child.index, text=str(fault), times=self._refused)
+            return self._refused <= MOST_REFUSED
+        self._refused = 0
+        return True
 
     def _stop_all(self) -> None:
         deadline = Deadline(STOP_S)

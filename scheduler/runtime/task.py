@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 WAIT_S = 1.0  # at most, between looks
 SHORT_WAIT_MS = 1_000  # the clocks of two nodes may differ by some ms; longer is worth telling
 BUDGET_S = 0.02  # between looks while work waits for a budget
-READING_S = 0.1  # between looks while another shard of the process reads ahead
 RETRY_S = 0.05  # the first; a kept shard goes on at once
 RETRY_GROWTH = 4
 RETRY_MAX_S = 5.0
@@ -373,11 +372,8 @@ class ShardTask:
                 self._wait_for_work(shard)
 
     def _housekeep(self, shard: Shard, now: int, *, chores: bool) -> bool:
-        pace = self._around.pace
-        advances = chores and shard.horizon.has_stale  # which goes first, and is no reading
-        more = shard.housekeep(now, chores=chores, ahead=pace.reads(self.number))
-        pace.has_read(self.number, more=more and not advances)
-        return more
+        with self._around.pace.reading() as ahead:
+            return shard.housekeep(now, chores=chores, ahead=ahead)
 
     def _wait_for_work(self, shard: Shard) -> None:
         due, now = shard.next_instant(), self._around.clock.now()
@@ -386,8 +382,6 @@ class ShardTask:
         seconds = BUDGET_S if ahead <= 0 else min(WAIT_S, ahead)
         if shard.has_chores:
             seconds = min(seconds, self._around.pace.rest)
-        if self._around.pace.is_read:
-            seconds = min(seconds, READING_S)
         with self._wake:
             if not self._inbox and not self._closing:
                 self._wake.wait(seconds)

@@ -331,6 +331,15 @@ class Horizon:
         unread = [name for name, line in self._cut.items() if line.is_cut_before(bound)]
         return list(dict.fromkeys(self.held.left(taken) + unread))
 
+    def is_near(self, now: int) -> bool:
+        """Whether what falls due in half a page may not all be read."""
+        return instant_of(self.end) <= now + self._page_ms // 2
+
+    def is_cut_near(self, now: int) -> bool:
+        """Whether a queue was cut before that."""
+        soon = instant_end(now + self._page_ms // 2)
+        return any(line.is_cut_before(soon) for line in self._cut.values())
+
     def starves(self, now: int) -> bool:
         """Whether nothing is held of a queue of which something may be due."""
         bound = instant_end(now)

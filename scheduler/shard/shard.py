@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 COMMANDS_INPUT = "scheduler.commands"
 BUSY = 1_000  # items in a step beyond which everything that can wait waits
 LATE_MS = 50  # as does an item that is late by so much: some steps
-NEEDED_AHEAD_MS = 5_000  # read ahead by so much, a shard that is pressed, or not in turn, reads on later
 CHUNK = 500  # of schedules advanced at once; some 10 ms
 CATCH_UP_CHUNK = 2_000
 STARVED_CHUNKS = 4  # read at once of what is due already: a step of one chunk would be mostly commit
@@ -389,15 +388,15 @@ class Shard:
     def housekeep(self, now: int, *, chores: bool = True, ahead: bool = True) -> bool:
         """A slice of work that commits nothing: advance fired entries, read ahead. True if there may be more.
 
-        Without `chores`, fired entries are left for another time. Without `ahead`, and while much is due, only what
-        falls due in some seconds is read.
+        Without `chores`, fired entries are left for another time. Without `ahead` only what falls due in the next
+        seconds is read; while much is due, what was cut for want of room waits even then, until it is missed.
         """
         if chores and self.horizon.has_stale:
             self._advance()
             return True
         starves = self.horizon.starves(now)
-        is_needed = starves or instant_of(self.horizon.end) <= now + NEEDED_AHEAD_MS
-        if not is_needed and (not ahead or self.is_pressed(now)):
+        is_needed = starves or self.horizon.is_near(now)
+        if not is_needed and (self.is_pressed(now) or not (ahead or self.horizon.is_cut_near(now))):
             return False
         return self.horizon.extend(now, STARVED_CHUNKS if starves else 1)
 

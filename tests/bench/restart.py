@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         stored = _stored(it)
     rate = args.count / args.processes / max(cold["restored_s"], 0.001)
     target_s = args.warm_target_s or (1.0 if args.count <= 100_000 else 5.0)
-    right = stored >= args.count and cold["shards"] == warm["shards"] == killed["shards"] == args.shards
+    served = cold["shards"] == warm["shards"] == killed["shards"] == args.shards
+    right = served and stored == args.count + TICKS * args.shards
     fast = warm["first_dispatch_s"] <= target_s and rate >= COLD_PER_S
     return {
         "bench": "restart", "count": args.count, "processes": args.processes, "shards": args.shards,

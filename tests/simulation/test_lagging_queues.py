@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scheduler.core.due import queue_name
+from scheduler.core.due import instant_of, queue_name
 from scheduler.core.model import Priority
 from scheduler.core.time import format_instant
 from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
@@ -225,3 +225,45 @@ def test_a_steady_load_that_does_not_fit_is_read_by_the_page() -> None:
     driver.run_until(DUE + 60_000)
     assert len(driver.dispatched()) - fired == 3_000
     assert store.read - before < 3_000 / 5 * 1.5
+
+
+def test_out_of_turn_only_what_is_near_is_read() -> None:
+    """Another shard of the process reads ahead: what falls due soon does not wait for it, all else does."""
+    driver = Driver()
+    create(driver, "acme", 10)
+    shard = driver.shard
+    assert shard is not None
+
+    def reads_up_to(*, ahead: bool) -> int:
+        while shard.housekeep(driver.now, ahead=ahead):
+            pass
+        return instant_of(shard.horizon.end) - driver.now
+
+    shard.drop_horizon()
+    assert 2_500 < reads_up_to(ahead=False) <= 5_000
+    assert reads_up_to(ahead=True) >= 25_000
+
+
+def test_out_of_turn_a_queue_that_was_cut_is_read_before_it_is_missed() -> None:
+    """Although everything else is read far ahead."""
+    driver = Driver(settings=ShardSettings(horizon_bytes=40_000))
+    for n in range(400):
+        trigger = {"at": format_instant(DUE + 100 * n)}
+        driver.send({"command": "create", "schedule_id": f"acme/{n}", "spec": {"trigger": trigger}})
+    driver.run_until(DUE)
+    shard = driver.shard
+    assert shard is not None
+    line = shard.horizon.held.line(queue_name(Priority.NORMAL, "acme/0"))
+
+    def fire_until(left_ms: int) -> None:
+        assert line.after is not None
+        while instant_of(line.after) - driver.now > left_ms:
+            driver.now += 100
+            driver.turn()
+
+    fire_until(4_000)
+    assert not shard.housekeep(driver.now, chores=False, ahead=False)
+    fire_until(2_000)
+    assert shard.housekeep(driver.now, chores=False, ahead=False)
+    driver.run_until(DUE + 40_000)
+    once_each(driver, 400)

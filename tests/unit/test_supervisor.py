@@ -76,6 +76,11 @@ def test_a_child_that_there_is_no_room_for_is_started_later(tmp_path: Path) -> N
     assert (tmp_path / "codes").read_text() == ""
 
 
+def test_a_machine_without_room_for_long_ends_the_node(tmp_path: Path) -> None:
+    """Whoever started it may start it anew, with nothing left of what the tries took."""
+    assert supervised(tmp_path, "", refusals=supervisor.MOST_REFUSED + 1) == 1
+
+
 def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     """So that a stop ends, and nobody is left who would be in the way of the next start."""
     assert supervised(tmp_path, "deaf") == 0

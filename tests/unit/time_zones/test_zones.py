@@ -11,11 +11,13 @@ from itertools import pairwise
 
 import pytest
 
+from scheduler.core import zones
 from scheduler.core.trigger import parse_trigger
 from scheduler.core.tzfile import read_tzif
 from scheduler.core.zones import (
     Zone,
     find_zone,
+    keep_tables,
     pin_tables,
     tz_version,
     unknown_zone,
@@ -224,3 +226,16 @@ def test_a_footer_of_another_kind_is_read_as_well() -> None:
     assert days("<+02>-2<+03>-3,M3.5.0/-1:30,M10.1.0/25", 2026) == ["03-28 20:30", "10-04 22:00"]
     with pytest.raises(ValueError, match="not understood"):
         read_tzif(table + b"\nwhatever!\n")
+
+
+def test_tables_once_kept_do_not_change_with_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that are started later compute with those of the first ones."""
+    monkeypatch.setattr(zones.TABLES, "read", zones.TABLES.read)  # put back afterwards
+    before = {name: zones.TABLES.read(name) for name in NAMES}
+    keep_tables()
+
+    def gone(_package: str) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(zones.resources, "files", gone)
+    assert {name: zones.TABLES.read(name) for name in NAMES} == before
