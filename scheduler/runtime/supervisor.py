@@ -59,9 +59,13 @@ class Child:
     def died(self) -> float:
         """Note a death; returns the seconds to wait before the next start."""
         self.deaths = 1 if time.monotonic() - self._began > STEADY_S else self.deaths + 1
-        pause = BACKOFF_S[min(self.deaths, len(BACKOFF_S)) - 1]
-        self.start_at = time.monotonic() + pause
         self.process = None
+        return self.rest(self.deaths)
+
+    def rest(self, times: int) -> float:
+        """Put off the next start after so many failures in a row; returns the seconds."""
+        pause = BACKOFF_S[min(times, len(BACKOFF_S)) - 1]
+        self.start_at = time.monotonic() + pause
         return pause
 
 
@@ -120,8 +124,8 @@ class Supervisor:
             child.start()
         except OSError as fault:
             self._refused += 1
-            child.start_at = time.monotonic() + BACKOFF_S[min(self._refused, len(BACKOFF_S)) - 1]
-            event("process_not_started", logging.ERROR, index=child.index, text=str(fault), times=self._refused)
+            pause = child.rest(self._refused)
+            event("process_not_started", logging.ERROR, index=child.index, text=str(fault), restart_in_s=pause)
             return self._refused <= MOST_REFUSED
         self._refused = 0
         return True

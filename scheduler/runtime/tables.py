@@ -11,14 +11,15 @@ import logging
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars
 from scheduler.core.tenants import NO_TENANTS, Tenants
-from scheduler.errors import BrokerUnavailable
+from scheduler.errors import BrokerUnavailable, Retriable
 from scheduler.runtime.clock import Deadline
 from scheduler.runtime.outside import Outside
+from scheduler.runtime.reading import PartitionReader
 from scheduler.runtime.telemetry import Telemetry, event
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 BATCH = 500
 POLL_S = 0.2
-BOUNDS_S = 5.0
 WHOLE_S = 30.0  # that a tool waits for both topics
 
 T = TypeVar("T", Calendars, Tenants)
@@ -91,17 +91,15 @@ class Tables:
 
     def _beginnings(self, consumer: Consumer, topics: list[str]) -> list[TopicPartition]:
         """Where to read from: as numbers, since what OFFSET_BEGINNING stands for is found out half a second later."""
+        reader = PartitionReader(consumer, "", 0, "beginning of", self._stop.is_set)
         places: list[TopicPartition] = []
         while len(places) < len(topics) and not self._stop.is_set():
-            place = TopicPartition(topics[len(places)], 0)
+            topic = topics[len(places)]
             try:
-                bounds = consumer.get_watermark_offsets(place, timeout=BOUNDS_S)
-            except KafkaException as fault:
-                event("tables_error", logging.WARNING, text=fault.args[0].str())
+                places.append(TopicPartition(topic, 0, reader.bounds(topic)[0]))
+            except Retriable as fault:
+                event("tables_error", logging.WARNING, text=str(fault))
                 self._stop.wait(POLL_S)
-                continue
-            if bounds is not None:
-                places.append(TopicPartition(place.topic, 0, bounds[0]))
         return places
 
     def _publish(self, calendars: Calendars, tenants: Tenants) -> None:

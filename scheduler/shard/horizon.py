@@ -324,7 +324,10 @@ class Horizon:
 
     def is_behind(self, bound: bytes) -> bool:
         """Whether anything up to `bound` waits for a turn already, or could not be read in time."""
-        return self.held.is_waiting or any(line.is_cut_before(bound) for line in self._cut.values())
+        return self.held.is_waiting or self._is_cut_before(bound)
+
+    def _is_cut_before(self, bound: bytes) -> bool:
+        return any(line.is_cut_before(bound) for line in self._cut.values())
 
     def left_behind(self, taken: Mapping[bytes, int], bound: bytes) -> list[bytes]:
         """The queues that have more up to `bound` than was taken of them, or may have."""
@@ -337,8 +340,7 @@ class Horizon:
 
     def is_cut_near(self, now: int) -> bool:
         """Whether a queue was cut before that."""
-        soon = instant_end(now + self._page_ms // 2)
-        return any(line.is_cut_before(soon) for line in self._cut.values())
+        return self._is_cut_before(instant_end(now + self._page_ms // 2))
 
     def starves(self, now: int) -> bool:
         """Whether nothing is held of a queue of which something may be due."""

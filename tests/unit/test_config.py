@@ -130,6 +130,7 @@ def test_a_default_in_place_of_a_wrong_value_contradicts_nothing(tmp_path: Path)
         ("kafka = 3", "expected a table with bootstrap_servers"),
         ("join_due_ms = 60", "join_due_ms = 60 is more than join_ms = 50"),
         ("processes = 20", "a process without a shard does nothing"),
+        ("processes = 3\nhttp.port = 65534", "leaves no ports for 3 processes"),
         ("kafka.min_insync_replicas = 2", "no write would ever succeed"),
         ('log_format = "xml"', "expected json or text"),
         ('namespace = "a b"', "end it with a dot"),
