@@ -188,18 +188,28 @@ class Due(NamedTuple):
 
 def position(schedule: Schedule, record: ShardRecord) -> Due | None:
     """The first undecided nominal of an active schedule. Cost: a handful of trigger evaluations, whatever the gap."""
-    priority = schedule.spec.priority
-    for after, until in stretches(queue_name(priority, schedule.schedule_id), record):
-        # A nominal n starts before n + window, so whatever lies a window before the stretch is before it.
-        nominal = schedule.next_after(instant_of(after) - schedule.spec.window_ms - 1)
-        while nominal is not None:
-            at = nominal_at(schedule, nominal)
-            key = due_key(at.available_at, priority, schedule.schedule_id)
-            if until is not None and key > until:
-                break
-            if key > after:
-                return Due(key, at)
-            nominal = schedule.next_after(nominal)
+    if not record.backlogs and not record.lags:  # as nearly always
+        return _first_in(schedule, record.cursor, None)
+    for after, until in stretches(queue_name(schedule.spec.priority, schedule.schedule_id), record):
+        found = _first_in(schedule, after, until)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_in(schedule: Schedule, after: bytes, until: bytes | None) -> Due | None:
+    """The first nominal of a schedule whose key lies in (after, until]."""
+    spec = schedule.spec
+    # A nominal n starts before n + window, so whatever lies a window before the stretch is before it.
+    nominal = schedule.next_after(instant_of(after) - spec.window_ms - 1)
+    while nominal is not None:
+        at = nominal_at(schedule, nominal)
+        key = due_key(at.available_at, spec.priority, schedule.schedule_id)
+        if until is not None and key > until:
+            return None
+        if key > after:
+            return Due(key, at)
+        nominal = schedule.next_after(nominal)
     return None
 
 

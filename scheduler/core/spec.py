@@ -74,7 +74,7 @@ def parse_spec(fields: Mapping[str, object], context: SpecContext) -> ParsedSpec
     """A whole definition (no previous), or the previous one with the named fields replaced; null means the default."""
     template: Template | None = getattr(fields, "template", None)
     if template is not None and context.previous is None:
-        shared = _shared(template)
+        shared = shared_by_all(template)
         if shared is not None and shared.spec is not None:
             try:
                 payload = _payload(fields["payload"]) if "payload" in fields else None
@@ -85,7 +85,7 @@ def parse_spec(fields: Mapping[str, object], context: SpecContext) -> ParsedSpec
 
 
 @lru_cache(maxsize=4096)
-def _shared(template: Template) -> ParsedSpec | None:
+def shared_by_all(template: Template) -> ParsedSpec | None:
     """The definition of a template if it is good and the same in every context; else None."""
     fields = {name: given for name, given in template.fields.items() if name != "payload"}
     # Without an id no expression that hashes one is good, and after all time none that names years.

@@ -6,6 +6,7 @@ are no records, and an open transaction is waited for.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -113,13 +114,13 @@ def sorted_by_topic(
 
     `prefix`: length of the namespace. Raises KafkaException for an error that does not pass by itself.
     """
-    found: dict[str, list[T]] = {}
+    found: dict[str, list[T]] = defaultdict(list)
     ends: dict[str, int] = {}
     for message in messages:
         error = message.error()
         topic = (message.topic() or "")[prefix:]
         if error is None:
-            found.setdefault(topic, []).append(make(message))
+            found[topic].append(make(message))
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
             ends[topic] = message.offset() or 0
         elif not error.retriable():

@@ -24,7 +24,6 @@ from scheduler.core.model import State
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
 from scheduler.shard.outage import Budget
-from topics.messages import COMMAND_ID_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,10 +198,7 @@ class Backfills:
             counts=tuple(counts.items()),
         )
         command = Command(verb="backfill", schedule_id=owner, command_id=backfill.command_id, dry_run=True)
-        value = wire.reply_to_bytes(command, decision, step.now)
-        header = (COMMAND_ID_HEADER, command.command_id.encode())
-        step.emit(self._catalogue.replies, owner.encode(), value, [header])
-        step.answered.append(decision.code)
+        step.answer(command, decision.code, wire.reply_to_bytes(command, decision, step.now))
 
     def _backfill(self, owner: str, name: str) -> Backfill:
         stored = self._store.get(keys.live(wire.live_key("backfill", owner, name)))

@@ -24,9 +24,9 @@ from scheduler.core.problem import Problem
 from scheduler.core.replan import by_calendar
 from scheduler.core.time import MAX_MS
 from scheduler.shard import backfills, keys
+from scheduler.shard.alike import Alike
 from scheduler.shard.forwarding import Origin, forward, origin_of, receive
 from topics.codec import Undecodable, split_command
-from topics.messages import COMMAND_ID_HEADER
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Input(Struct, frozen=True, gc=False):
 
 
 class Commands:
-    """Applies commands to a step. One per shard; holds no state of its own."""
+    """Applies commands to a step. One per shard; holds no state of its own but forms of what it has answered."""
 
     def __init__(self, ground: Ground) -> None:
         self._store = ground.store
@@ -67,6 +67,7 @@ class Commands:
         self._rules = ground.rules
         self._settler = ground.settler
         self._passed = ground.passed
+        self._alike = Alike(ground.catalogue, ground.reader)
 
     def apply(self, step: Step, inputs: Sequence[Input]) -> None:
         """All of them, pauses and cancels first where no earlier command of this step names the same schedule."""
@@ -167,6 +168,8 @@ class Commands:
     # --- carrying a decision out
 
     def _apply(self, step: Step, record: Input, command: Command) -> None:
+        if self._alike.apply(step, command):
+            return
         found = self._live(step, command.schedule_id) if command.verb not in _ALONE else ()
         if found:
             for change in _changes(found, min(record.appended_at, step.now)):
@@ -188,13 +191,8 @@ class Commands:
             if command.dry_run:
                 return  # answered when it is known what ran
             backfills.note(step, decision.after, "backfill", decision.backfill, command)
-        step.emit(
-            self._catalogue.replies,
-            command.schedule_id.encode(),
-            wire.reply_to_bytes(command, decision, step.now),
-            [(COMMAND_ID_HEADER, command.command_id.encode())],
-        )
-        step.answered.append(decision.code)
+        step.answer(command, decision.code, wire.reply_to_bytes(command, decision, step.now))
+        self._alike.learn(step, command, decision)
 
     def apply_change(self, step: Step, change: Live) -> None:
         """Decide a change whose instant has come. It has its answer; only the history tells what became of it."""

@@ -18,6 +18,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars, bound, planned_by
 from scheduler.core.due import is_passed_over, schedule_of
@@ -39,7 +41,7 @@ _APPLIED = "applied."
 FORGET_AFTER = 10_000  # deletes at the head of the due index before its range is dropped
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True, gc=False):
     """One changelog record. `step` is the number in its header, None if it has none: then no shard wrote it."""
 
     offset: int
@@ -81,15 +83,17 @@ class Rebuild:
     def apply(self, topic: str, changes: Sequence[Change], next_offset: int) -> None:
         """One batch of records, in offset order. Raises StateCorrupted for records that cannot be read."""
         newest: dict[bytes, bytes | None] = {}
+        last = self._last_step.get(topic, 0)
         for change in changes:
-            last = self._last_step.get(topic, 0)
-            if change.step is None or change.step < last or change.key is None:
+            step, key = change.step, change.key
+            if step is None or step < last or key is None:
                 self.foreign += 1
                 continue
-            self._last_step[topic] = change.step
+            last = step
+            newest[key] = change.value
             if topic == catalog.SHARDS:
-                self._oldest = change.step if self._oldest is None else min(self._oldest, change.step)
-            newest[change.key] = change.value
+                self._oldest = step if self._oldest is None else min(self._oldest, step)
+        self._last_step[topic] = last
         batch = Batch()
         if topic == catalog.SHARDS:
             self._apply_record(batch, newest)
@@ -215,11 +219,12 @@ class Rebuild:
                 move(batch, name, place, self._standing(name, value))
 
     def _standing(self, name: str, value: bytes) -> bytes | None:
-        plan = wire.plan_from_bytes(value)
-        calendar = plan.spec.calendar
-        if calendar is not None and not self._calendars.has(calendar, planned_by(plan.spec.trigger)):
-            return standing(plan, None)  # a version not heard of yet: whoever opens the shard looks at it
-        schedule = bound(plan, self._calendars)
+        schedule = wire.plan_from_bytes(value, payload=False)
+        calendar = schedule.spec.calendar
+        if calendar is not None:
+            if not self._calendars.has(calendar, planned_by(schedule.spec.trigger)):
+                return standing(schedule, None)  # a version not heard of yet: whoever opens the shard looks at it
+            schedule = bound(schedule, self._calendars)
         floor = self._known_floors().get(name)
         if floor is not None:
             schedule = floored(schedule, floor)

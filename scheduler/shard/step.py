@@ -19,11 +19,12 @@ from scheduler.core.model import COMPLETED_RETENTION_MS, Schedule, State
 from scheduler.shard import keys
 from scheduler.shard.derived import write_live
 from scheduler.state.store import Batch
-from topics.messages import STEP_HEADER
+from topics.messages import COMMAND_ID_HEADER, STEP_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from scheduler.core.command import Command
     from scheduler.core.due import Lag
     from scheduler.core.model import Spec
     from scheduler.core.record import ShardRecord
@@ -61,6 +62,7 @@ class Touched(Struct, gc=False):
     place: bytes | None
     due: Due | None = None
     saved: bool = False  # its record changed
+    printed: bytes | None = None  # the record of what was saved, if it is at hand
     moved: bool = False  # only its place changed, to `due`
 
 
@@ -113,6 +115,12 @@ class Step:
         """A record on the shard's own partition of one of the co-partitioned topics."""
         self.records.append(Record(topic, key, value, self.record.shard, headers))
 
+    def answer(self, command: Command, code: str, value: bytes) -> None:
+        """A command's reply."""
+        header = (COMMAND_ID_HEADER, command.command_id.encode())
+        self.emit(self.catalogue.replies, command.schedule_id.encode(), value, [header])
+        self.answered.append(code)
+
     def send(self, target: Target, value: bytes, origin: str, available_at: int) -> None:
         """One dispatch that does not come from the horizon."""
         self.records.append(Record(target.topic, target.key, value, target.partition))
@@ -157,11 +165,12 @@ class Step:
             known = self.definitions[id(spec)] = spec, wire.spec_value(spec)  # kept, so that its id stays its own
         return known[1]
 
-    def save(self, schedule: Schedule) -> None:
-        """The schedule as it now is; the newest save of a step reaches the topic."""
+    def save(self, schedule: Schedule, printed: bytes | None = None) -> None:
+        """The schedule as it now is; the newest save of a step reaches the topic. `printed`: its record, if at hand."""
         touched = self.touched[schedule.schedule_id]
         touched.schedule = schedule
         touched.saved = True
+        touched.printed = printed
 
     def remove(self, schedule_id: str) -> None:
         """Delete a schedule and never use its versions again."""
@@ -216,7 +225,11 @@ class Step:
     def _write(self, schedule_id: str, touched: Touched) -> None:
         schedule = touched.schedule
         key = keys.schedule(schedule_id)
-        value = None if schedule is None else wire.schedule_to_bytes(schedule, self.definition(schedule.spec))
+        value = touched.printed
+        if schedule is None:
+            value = None
+        elif value is None:
+            value = wire.schedule_to_bytes(schedule, self.definition(schedule.spec))
         self.emit(self.catalogue.schedules, key[1:], value, self.headers)
         if schedule is None or value is None:
             self.batch.delete(key)

@@ -73,11 +73,14 @@ def schedule_from_bytes(value: bytes) -> Schedule:
         raise unreadable("a schedule record", fault, value) from fault
 
 
-def plan_from_bytes(value: bytes) -> Schedule:
-    """The same without the answers it remembers: to be read often, never to be stored again."""
+def plan_from_bytes(value: bytes, *, payload: bool = True) -> Schedule:
+    """The same without the answers it remembers: to be read often, never to be stored again.
+
+    Without `payload` for those who only ask when.
+    """
     try:
         record = _plan(value)
-        spec = _known_spec(bytes(record.spec), record.schedule_id, record.calendar_version or 0)
+        spec = _known_spec(bytes(record.spec), record.schedule_id, record.calendar_version or 0, keeps=payload)
         return _schedule_of(record, spec, (), "")
     except (msgspec.MsgspecError, ValueError, KeyError) as fault:
         raise unreadable("a schedule record", fault, value) from fault
@@ -172,7 +175,7 @@ _PLAIN = (
 _RETRY = ("max_attempts", "base_ms", "cap_ms")
 
 
-def _known_spec(value: bytes, schedule_id: str, calendar_version: int) -> Spec:
+def _known_spec(value: bytes, schedule_id: str, calendar_version: int, *, keeps: bool) -> Spec:
     """A definition of its bytes. Many share all but the payload, which `spec_value` prints last."""
     payload = bytes(_payload(value).payload)
     end = b',"payload":%b}' % payload
@@ -181,7 +184,7 @@ def _known_spec(value: bytes, schedule_id: str, calendar_version: int) -> Spec:
     spec = _shared_spec(rest, calendar_version) if len(rest) <= _LONGEST_KEPT else None
     if spec is None:
         spec = _spec_from_wire(_spec(rest), schedule_id, calendar_version)
-    return replace(spec, payload=payload) if has_payload else spec
+    return replace(spec, payload=payload) if has_payload and keeps else spec
 
 
 class _Payload(msgspec.Struct, gc=False):

@@ -1,0 +1,165 @@
+"""Creates that are alike: of one definition but for its payload, as those who load schedules by the thousand send them.
+
+    decide + print     the long way, which says what a create does; the first two of a kind go it
+    learn              a form from what came of the second: its records, with holes for what differs
+    apply              later ones are filled in, to the byte what the long way gives
+
+What differs is the ids, the payload and the instant of the decision. A form serves until the first nominal, while no
+deletion gives new schedules another version, and only definitions whose meaning depends on nothing else: no calendar,
+no window, no `H`, no grid that begins with the create.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from scheduler import wire
+from scheduler.core.decision import Effects
+from scheduler.core.identity import tenant_of
+from scheduler.core.model import Answer, State
+from scheduler.core.spec import SpecContext, parse_spec, shared_by_all
+from scheduler.core.time import format_instant
+
+if TYPE_CHECKING:
+    from scheduler.core.command import Command
+    from scheduler.core.decision import Decision
+    from scheduler.core.model import Schedule, Spec
+    from scheduler.core.spec import Template
+    from scheduler.shard.step import Reader, Step
+    from topics.catalog import Catalogue
+
+_KEPT = 1024  # kinds; some 5 MB at most
+_PLAIN = Effects(save=True, revised=True)
+
+# What stands in the holes while a form is printed. Ids can't hold these, and a definition that does has no form.
+_TENANT, _COMMAND, _PAYLOAD, _INSTANT = "<tenant>", "<command>", b'"<payload>"', 1
+_ID = f"{_TENANT}/<name>"
+_HOLES = (  # the id before the tenant, which it begins with
+    (_ID.encode(), b"%(id)b"), (_TENANT.encode(), b"%(tenant)b"), (_COMMAND.encode(), b"%(command)b"),
+    (_PAYLOAD, b"%(payload)b"), (format_instant(_INSTANT).encode(), b"%(now)b"),
+)  # fmt: skip
+
+_Kind = tuple["Template", bool, str | None, str | None]  # the definition, whether it has a payload, actor, reason
+
+
+class Form(Struct, frozen=True, gc=False):
+    """What a create of one kind comes to. `schedule` is the one it was learnt from; the rest is bytes with holes."""
+
+    until: int  # from here on another answer: the first nominal
+    schedule: Schedule
+    record: bytes
+    revision: bytes
+    reply: bytes
+
+
+class Alike:
+    """The forms of one shard. What it remembers changes what a create costs, never what it does."""
+
+    def __init__(self, catalogue: Catalogue, reader: Reader) -> None:
+        self._catalogue = catalogue
+        self._reader = reader
+        self._forms: dict[_Kind, Form | None] = {}  # None: seen once
+
+    def apply(self, step: Step, command: Command) -> bool:
+        """Carry a create out by its form; False if it has none, or there is more to decide: then nothing was done."""
+        kind = _kind(command)
+        form = None if kind is None else self._forms.get(kind)
+        if form is None or command.spec is None or step.now >= form.until:
+            return False
+        owner, touched = command.schedule_id, step.touched[command.schedule_id]
+        is_new = touched.schedule is None and form.schedule.version == step.record.deleted_version + 1
+        if not is_new or owner in step.floors or self._reader.floor(owner) is not None:
+            return False
+        spec = parse_spec(command.spec, SpecContext(owner, step.now)).spec
+        if spec is None or (spec.payload is None) is not (form.schedule.spec.payload is None):
+            return False
+        key = owner.encode()
+        holes = {
+            b"id": key,
+            b"tenant": tenant_of(owner).encode(),
+            b"command": command.command_id.encode(),
+            b"payload": spec.payload,
+            b"now": format_instant(step.now).encode(),
+        }
+        step.save(_made(form.schedule, command, spec, step.now), form.record % holes)
+        step.emit(self._catalogue.schedule_history, key, form.revision % holes)
+        step.answer(command, form.schedule.recent[0].code, form.reply % holes)
+        return True
+
+    def learn(self, step: Step, command: Command, decision: Decision) -> None:
+        """A create went the long way, not as the first of its kind: make its form, if nothing about it is special."""
+        kind = _kind(command)
+        if kind is None:
+            return
+        if kind not in self._forms:
+            if len(self._forms) >= _KEPT:
+                self._forms.clear()
+            self._forms[kind] = None
+        else:
+            self._forms[kind] = _form(command, decision, step.now) if shared_by_all(kind[0]) else None
+
+
+def _kind(command: Command) -> _Kind | None:
+    """What all creates that are alike share; None for a command that is alike to no other."""
+    template = getattr(command.spec, "template", None)
+    if command.verb != "create" or template is None or command.spec is None or command.problems or command.warnings:
+        return None
+    if command.preview or command.dry_run or command.effective_from is not None:
+        return None
+    return template, "payload" in command.spec, command.actor, command.reason
+
+
+def _form(command: Command, decision: Decision, now: int) -> Form | None:
+    made = decision.after
+    if made is None or decision.code != "created" or decision.effects != _PLAIN or made.state is not State.ACTIVE:
+        return None
+    spec = made.spec
+    nominal = made.next_after(now)
+    if nominal is None or made.floor != now or spec.window_ms:
+        return None
+    bare = replace(spec, payload=None)
+    real = _printed(_made(made, command, bare, now), command, decision, now)
+    if any(shown in text for text in real for shown, _ in _HOLES):
+        return None
+    pattern = replace(command, schedule_id=_ID, command_id=_COMMAND)
+    shown = _made(made, pattern, bare if spec.payload is None else replace(spec, payload=_PAYLOAD), _INSTANT)
+    return Form(nominal, made, *map(_with_holes, _printed(shown, pattern, decision, _INSTANT)))
+
+
+def _printed(made: Schedule, command: Command, decision: Decision, now: int) -> tuple[bytes, bytes, bytes]:
+    """The schedule's record, its revision, the reply."""
+    decision = replace(decision, after=made, effective_at=now)
+    return (
+        wire.schedule_to_bytes(made),
+        wire.revision_to_bytes(made, decision.code, command.command_id, now),
+        wire.reply_to_bytes(command, decision, now),
+    )
+
+
+def _made(like: Schedule, command: Command, spec: Spec, now: int) -> Schedule:
+    """The schedule that another create of the kind makes at `now`."""
+    answer = like.recent[0]
+    recent = Answer(
+        command.command_id, answer.command, answer.accepted, answer.code, answer.message, now, answer.version,
+        answer.revision, now,
+    )  # fmt: skip
+    return replace(
+        like,
+        schedule_id=command.schedule_id,
+        created_at=now,
+        updated_at=now,
+        effective_at=now,
+        floor=now,
+        spec=spec,
+        recent=(recent,),
+    )
+
+
+def _with_holes(text: bytes) -> bytes:
+    text = text.replace(b"%", b"%%")
+    for shown, hole in _HOLES:
+        text = text.replace(shown, hole)
+    return text
