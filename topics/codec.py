@@ -69,7 +69,7 @@ class Template:
 
 
 class SpecFields(dict[str, object]):
-    """A command's `spec`, its payload as bytes; `template` stands for all of it but the payload."""
+    """A command's `spec`, its payload as bytes; `template`, if it has one, stands for all of it but the payload."""
 
     __slots__ = ("template",)
     template: Template
@@ -150,7 +150,8 @@ def _quick_spec(spec: bytes) -> SpecFields | None:
     if template is None:
         return None
     fields = SpecFields(template.fields)
-    fields.template = template
+    if len(text) <= _LONGEST_KEPT:
+        fields.template = template
     if payload:
         if fields["payload"] is not None:
             return None

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, KafkaError, KafkaException, TopicPartition
@@ -203,21 +204,19 @@ class Assignment:
     # --- feeding
 
     def _feed(self, messages: list[Message]) -> None:
-        by_shard: dict[int, list[Input]] = {}
+        by_shard: dict[int, list[Input]] = defaultdict(list)
         ended: list[int] = []
         for message in messages:
             error = message.error()
-            number = message.partition()
-            if error is None and self._strays.is_stray(number or 0):
-                self._strays.take(message)
-                self._around.telemetry.forwarded.inc()
-            elif error is None:
-                found = by_shard.get(number or 0)
-                if found is None:
-                    found = by_shard[number or 0] = []
-                found.append(_input(message))
+            number = message.partition() or 0
+            if error is None:
+                if self._strays.is_stray(number):
+                    self._strays.take(message)
+                    self._around.telemetry.forwarded.inc()
+                else:
+                    by_shard[number].append(_input(message, number))
             elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
-                ended.append(number or 0)
+                ended.append(number)
             elif error.fatal():
                 raise KafkaException(error)
             else:
@@ -286,12 +285,13 @@ class Assignment:
                 task.still_assigned()
 
 
-def _input(message: Message) -> Input:
-    appended = message.timestamp()[1]
-    fields = (message.partition() or 0, message.offset() or 0, min(appended, MAX_MS), message.key(), message.value())
+def _input(message: Message, number: int) -> Input:
+    offset, appended, key, value = message.offset() or 0, message.timestamp()[1], message.key(), message.value()
+    appended = min(appended, MAX_MS)
     if not message.headers():
-        return Input(*fields)
-    return Input(*fields, _told(message, FORWARDED_HEADER), _told(message, FORWARDED_AFTER_HEADER))
+        return Input(number, offset, appended, key, value)
+    told = (_told(message, FORWARDED_HEADER), _told(message, FORWARDED_AFTER_HEADER))
+    return Input(number, offset, appended, key, value, *told)
 
 
 def _told(message: Message, name: str) -> str | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message, Producer
 
-    from scheduler.shard.step import Forward, Record, Step
+    from scheduler.shard.step import Forward, Step
 
 # Beyond these the outcome is unknown and everything is read anew. Longer would only keep a closing shard from ending,
 # since the brokers abort after `transaction.timeout.ms` anyhow.
@@ -113,37 +113,38 @@ class Transaction:
         return reaction_to(fault, doing)
 
     def _produce(self, step: Step, applied: dict[str, int]) -> None:
-        produce = self._producer.produce
+        """The changelogs go first: their partitions then join the transaction together with the first item's.
+
+        That is one request, and not another one that is waited for at the end.
+        """
+        produce: Any = self._producer.produce  # its stubs ask for invariant lists of headers
+        now, changelogs = step.now, self._changelogs
 
         def delivered(_error: object, message: Message) -> None:
             applied[message.topic() or ""] = message.offset() or 0
 
-        def put(record: Record, callback: Callable[[object, Message], None] | None) -> None:
-            headers: Any = record.headers  # a list of pairs; the stubs ask for an invariant type of them
-            # Stamped by the due clock: the wall clock may be wrong, and a stamp an hour ahead would be refused.
-            produce(
-                record.topic,
-                record.value,
-                record.key,
-                record.partition,
-                on_delivery=callback,
-                timestamp=step.now,
-                headers=headers,
-            )
-
-        # The changelogs go first: their partitions then join the transaction together with the first item's, in one
-        # request, and not in another one that is waited for at the end.
-        logged = [record for record in step.records if record.topic in self._changelogs]
-        last = {record.topic: index for index, record in enumerate(logged)}
-        for index, record in enumerate(logged):
-            # Only the last record of each is asked for its offset: the store's position is behind it.
-            put(record, delivered if last[record.topic] == index else None)
+        # Stamped by the due clock: the wall clock may be wrong, and a stamp an hour ahead would be refused.
+        last = {record.topic: record for record in step.records if record.topic in changelogs}
+        for record in step.records:
+            topic = record.topic
+            if topic in last:
+                # Only the last record of each is asked for its offset: the store's position is behind it.
+                told = delivered if last[topic] is record else None
+                produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    on_delivery=told,
+                    timestamp=now,
+                    headers=record.headers,
+                )
         for _, value, entry, _ in step.items:
             topic, partition, key = entry.target
             produce(topic, value, key, partition)
         for record in step.records:
-            if record.topic not in self._changelogs:
-                put(record, None)
+            if record.topic not in last:
+                produce(record.topic, record.value, record.key, record.partition, timestamp=now, headers=record.headers)
 
     def _forward(self, forwards: list[Forward]) -> None:
         failed: list[object] = []

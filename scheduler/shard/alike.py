@@ -11,7 +11,9 @@ no window, no `H`, no grid that begins with the create.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,9 +21,10 @@ from msgspec.structs import replace
 from scheduler import wire
 from scheduler.core.decision import Effects
 from scheduler.core.identity import tenant_of
-from scheduler.core.model import Answer, State
+from scheduler.core.model import Answer, Nominal, State
 from scheduler.core.spec import SpecContext, parse_spec, shared_by_all
 from scheduler.core.time import format_instant
+from scheduler.shard.step import Ready
 
 if TYPE_CHECKING:
     from scheduler.core.command import Command
@@ -36,23 +39,37 @@ _PLAIN = Effects(save=True, revised=True)
 
 # What stands in the holes while a form is printed. Ids can't hold these, and a definition that does has no form.
 _TENANT, _COMMAND, _PAYLOAD, _INSTANT = "<tenant>", "<command>", b'"<payload>"', 1
-_ID = f"{_TENANT}/<name>"
-_HOLES = (  # the id before the tenant, which it begins with
-    (_ID.encode(), b"%(id)b"), (_TENANT.encode(), b"%(tenant)b"), (_COMMAND.encode(), b"%(command)b"),
-    (_PAYLOAD, b"%(payload)b"), (format_instant(_INSTANT).encode(), b"%(now)b"),
-)  # fmt: skip
+_ID = f"{_TENANT}/<name>"  # before the tenant, which it begins with
+_HOLES = (_ID.encode(), _TENANT.encode(), _COMMAND.encode(), _PAYLOAD, format_instant(_INSTANT).encode())
+_HOLE = re.compile(b"|".join(map(re.escape, _HOLES)))
 
 _Kind = tuple["Template", bool, str | None, str | None]  # the definition, whether it has a payload, actor, reason
 
 
-class Form(Struct, frozen=True, gc=False):
-    """What a create of one kind comes to. `schedule` is the one it was learnt from; the rest is bytes with holes."""
+class Blank(Struct, frozen=True):
+    """A text with holes, to be filled with what stands for those of `_HOLES`, in that order."""
 
-    until: int  # from here on another answer: the first nominal
+    text: bytes
+    pick: itemgetter[Any]
+
+    @classmethod
+    def of(cls, printed: bytes) -> Blank:
+        order = [_HOLES.index(hole) for hole in _HOLE.findall(printed)]
+        return cls(_HOLE.sub(b"%b", printed.replace(b"%", b"%%")), itemgetter(*order))
+
+    def filled(self, values: tuple[bytes, ...]) -> bytes:
+        filled: bytes = self.text % self.pick(values)
+        return filled
+
+
+class Form(Struct, frozen=True):
+    """What a create of one kind comes to. `schedule` is an example: what differs in it means nothing."""
+
+    first: Nominal  # from then on the answer is another one
     schedule: Schedule
-    record: bytes
-    revision: bytes
-    reply: bytes
+    record: Blank
+    revision: Blank
+    reply: Blank
 
 
 class Alike:
@@ -67,7 +84,7 @@ class Alike:
         """Carry a create out by its form; False if it has none, or there is more to decide: then nothing was done."""
         kind = _kind(command)
         form = None if kind is None else self._forms.get(kind)
-        if form is None or command.spec is None or step.now >= form.until:
+        if form is None or command.spec is None or step.now >= form.first.available_at:
             return False
         owner, touched = command.schedule_id, step.touched[command.schedule_id]
         is_new = touched.schedule is None and form.schedule.version == step.record.deleted_version + 1
@@ -76,17 +93,12 @@ class Alike:
         spec = parse_spec(command.spec, SpecContext(owner, step.now)).spec
         if spec is None or (spec.payload is None) is not (form.schedule.spec.payload is None):
             return False
-        key = owner.encode()
-        holes = {
-            b"id": key,
-            b"tenant": tenant_of(owner).encode(),
-            b"command": command.command_id.encode(),
-            b"payload": spec.payload,
-            b"now": format_instant(step.now).encode(),
-        }
-        step.save(_made(form.schedule, command, spec, step.now), form.record % holes)
-        step.emit(self._catalogue.schedule_history, key, form.revision % holes)
-        step.answer(command, form.schedule.recent[0].code, form.reply % holes)
+        key, tenant, now = owner.encode(), tenant_of(owner).encode(), format_instant(step.now).encode()
+        values = (key, tenant, command.command_id.encode(), spec.payload or b"", now)
+        ready = Ready(form.record.filled(values), form.first)
+        step.save(_made(form.schedule, command, spec, step.now), ready)
+        step.emit(self._catalogue.schedule_history, key, form.revision.filled(values))
+        step.answer(command, form.schedule.recent[0].code, form.reply.filled(values))
         return True
 
     def learn(self, step: Step, command: Command, decision: Decision) -> None:
@@ -122,11 +134,11 @@ def _form(command: Command, decision: Decision, now: int) -> Form | None:
         return None
     bare = replace(spec, payload=None)
     real = _printed(_made(made, command, bare, now), command, decision, now)
-    if any(shown in text for text in real for shown, _ in _HOLES):
+    if any(map(_HOLE.search, real)):
         return None
     pattern = replace(command, schedule_id=_ID, command_id=_COMMAND)
     shown = _made(made, pattern, bare if spec.payload is None else replace(spec, payload=_PAYLOAD), _INSTANT)
-    return Form(nominal, made, *map(_with_holes, _printed(shown, pattern, decision, _INSTANT)))
+    return Form(Nominal(nominal, nominal), shown, *map(Blank.of, _printed(shown, pattern, decision, _INSTANT)))
 
 
 def _printed(made: Schedule, command: Command, decision: Decision, now: int) -> tuple[bytes, bytes, bytes]:
@@ -156,10 +168,3 @@ def _made(like: Schedule, command: Command, spec: Spec, now: int) -> Schedule:
         spec=spec,
         recent=(recent,),
     )
-
-
-def _with_holes(text: bytes) -> bytes:
-    text = text.replace(b"%", b"%%")
-    for shown, hole in _HOLES:
-        text = text.replace(shown, hole)
-    return text

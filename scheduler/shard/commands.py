@@ -25,7 +25,7 @@ from scheduler.core.replan import by_calendar
 from scheduler.core.time import MAX_MS
 from scheduler.shard import backfills, keys
 from scheduler.shard.alike import Alike
-from scheduler.shard.forwarding import Origin, forward, origin_of, receive
+from scheduler.shard.forwarding import forward, name_of, origin_of, receive
 from topics.codec import Undecodable, split_command
 from topics.partition import partition_for
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scheduler.core.backfill import Backfill
+    from scheduler.shard.forwarding import Origin
     from scheduler.shard.ground import Ground
     from scheduler.shard.step import Reader, Step
     from topics.messages import Live
@@ -90,7 +91,7 @@ class Commands:
             self._reject(step, record, "undecodable", str(fault))
             return None
         origin = origin_of(record.forwarded_from, record.forwarded_after)
-        default_id = (origin or Origin(record.partition, record.offset)).name
+        default_id = name_of(record.partition, record.offset) if origin is None else origin.name
         command = parse_command(fields, default_id=default_id)
         if command.problems and any(problem.field == "schedule_id" for problem in command.problems):
             reasons = "; ".join(f"{problem.field}: {problem.message}" for problem in command.problems)

@@ -49,8 +49,12 @@ class Origin(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Also the id of a command that brought none."""
-        return f"{self.partition}-{self.offset}"
+        return name_of(self.partition, self.offset)
+
+
+def name_of(partition: int, offset: int) -> str:
+    """What a command is called that brought no id."""
+    return f"{partition}-{offset}"
 
 
 def origin_of(forwarded_from: str | None, forwarded_after: str | None) -> Origin | None:

@@ -7,7 +7,7 @@ A step is built from the store and the step itself (a schedule changed twice in 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from scheduler.core.command import Command
     from scheduler.core.due import Lag
-    from scheduler.core.model import Spec
+    from scheduler.core.model import Nominal, Spec
     from scheduler.core.record import ShardRecord
     from scheduler.core.zone_marks import ZoneRecord
     from scheduler.shard.held import Item, Target
@@ -55,6 +55,13 @@ class Forward(Struct, frozen=True, gc=False):
     headers: Headers
 
 
+class Ready(NamedTuple):
+    """What else would be worked out of a schedule that is saved: its record, and its first undecided nominal."""
+
+    record: bytes
+    first: Nominal
+
+
 class Touched(Struct, gc=False):
     """A schedule as the step leaves it. `place` is its index key in the store; `due` its new place if it has one."""
 
@@ -62,7 +69,7 @@ class Touched(Struct, gc=False):
     place: bytes | None
     due: Due | None = None
     saved: bool = False  # its record changed
-    printed: bytes | None = None  # the record of what was saved, if it is at hand
+    ready: Ready | None = None  # what was saved, if it is at hand
     moved: bool = False  # only its place changed, to `due`
 
 
@@ -165,12 +172,12 @@ class Step:
             known = self.definitions[id(spec)] = spec, wire.spec_value(spec)  # kept, so that its id stays its own
         return known[1]
 
-    def save(self, schedule: Schedule, printed: bytes | None = None) -> None:
-        """The schedule as it now is; the newest save of a step reaches the topic. `printed`: its record, if at hand."""
+    def save(self, schedule: Schedule, ready: Ready | None = None) -> None:
+        """The schedule as it now is; the newest save of a step reaches the topic."""
         touched = self.touched[schedule.schedule_id]
         touched.schedule = schedule
         touched.saved = True
-        touched.printed = printed
+        touched.ready = ready
 
     def remove(self, schedule_id: str) -> None:
         """Delete a schedule and never use its versions again."""
@@ -223,20 +230,20 @@ class Step:
         self.record = self.record.moved(lags=lags)
 
     def _write(self, schedule_id: str, touched: Touched) -> None:
-        schedule = touched.schedule
-        key = keys.schedule(schedule_id)
-        value = touched.printed
+        schedule, ready, key = touched.schedule, touched.ready, keys.schedule(schedule_id)
+        value: bytes | None = None
+        touched.due = None
         if schedule is None:
-            value = None
-        elif value is None:
-            value = wire.schedule_to_bytes(schedule, self.definition(schedule.spec))
-        self.emit(self.catalogue.schedules, key[1:], value, self.headers)
-        if schedule is None or value is None:
             self.batch.delete(key)
-            touched.due = None
-        else:
-            self.batch.put(key, value)
+        elif ready is None:
+            value = wire.schedule_to_bytes(schedule, self.definition(schedule.spec))
             touched.due = place_of(schedule, self.record)
+        else:
+            value = ready.record
+            touched.due = Due(due_key(ready.first.available_at, schedule.spec.priority, schedule_id), ready.first)
+        if value is not None:
+            self.batch.put(key, value)
+        self.emit(self.catalogue.schedules, key[1:], value, self.headers)
         move(self.batch, schedule_id, touched.place, standing(schedule, touched.due))
 
 
