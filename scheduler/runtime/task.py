@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 WAIT_S = 1.0  # at most, between looks
 SHORT_WAIT_MS = 1_000  # the clocks of two nodes may differ by some ms; longer is worth telling
 BUDGET_S = 0.02  # between looks while work waits for a budget
+READ_S = 0.02  # between looks whether another shard still reads ahead
 RETRY_S = 0.05  # the first; a kept shard goes on at once
 RETRY_GROWTH = 4
 RETRY_MAX_S = 5.0
@@ -382,6 +383,8 @@ class ShardTask:
         seconds = BUDGET_S if ahead <= 0 else min(WAIT_S, ahead)
         if shard.has_chores:
             seconds = min(seconds, self._around.pace.rest)
+        if now is not None and shard.horizon.is_short(now):
+            seconds = min(seconds, READ_S)
         with self._wake:
             if not self._inbox and not self._closing:
                 self._wake.wait(seconds)

@@ -10,6 +10,7 @@ was fired has been advanced in the store (`take_stale`).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -107,24 +108,28 @@ class Horizon:
             read += 1
         return read > 0
 
+    def is_short(self, now: int) -> bool:
+        """Whether a page is to be read, for those who have the time."""
+        return self._page is not None or instant_of(self.end) <= now + self.reach_ms - self._page_ms
+
     def _read_on(self, now: int) -> bool:
-        wanted = now + self.reach_ms
-        is_short = self._page is not None or instant_of(self.end) <= wanted - self._page_ms
+        is_short = self.is_short(now)
         self._is_pages_turn = not self._is_pages_turn
         if not (is_short and self._is_pages_turn) and self._resume_some():
             return True
         if not is_short:
             return False
         if self._page is None:
-            end = instant_end(min(wanted, max(instant_of(self.end), now) + self._page_ms))
+            end = instant_end(min(now + self.reach_ms, max(instant_of(self.end), now) + self._page_ms))
             self._page = _Page(end, self.end, [])
         self._read_page(self._page)
         return True
 
     def _read_page(self, page: _Page) -> None:
         found, reached = scan(self._store, page.at, page.end, self._chunk, self._cut)
+        found, reached = self._gathered(found, reached, self._following)
         line = Line(b"")
-        for key, name, schedule in self._candidates(found, reached, self._following):
+        for key, name, schedule in self._candidates(found):
             if not key.startswith(line.head, 8):
                 line = self.held.line(queue_of(key))
             if line.after is None and not self._has_room(line, is_first=not self._cut):
@@ -161,17 +166,27 @@ class Horizon:
     def _chunk(self) -> int:
         return min(CHUNK, max(1, CHUNK_BYTES // self._taken))
 
-    def _candidates(
+    def _gathered(
         self, found: list[bytes], reached: bytes, following: list[tuple[bytes, int, Entry]]
-    ) -> Iterator[tuple[bytes, str, Schedule | None]]:
-        """Every schedule with a nominal at one of these keys of the store, and those not advanced there yet."""
-        known = set(found)
+    ) -> tuple[list[bytes], bytes]:
+        """The keys found in the store up to `reached`, with those of schedules not advanced there yet.
+
+        Of the latter no more than a chunk, and up to their last one then: a page of recurring ones consists of them.
+        """
+        known: set[bytes] = set()
+        last = b""
         while following and following[0][0] <= reached:
-            key, _, entry = heappop(following)
-            if entry.alive and entry.following is not None and entry.following.key == key:
-                known.add(key)
-        if len(known) > len(found):
-            found = sorted(known)
+            if len(known) >= self._chunk and following[0][0] > last:
+                reached = last
+                found = found[: bisect_right(found, reached)]
+                break
+            last, _, entry = heappop(following)
+            if entry.alive and entry.following is not None and entry.following.key == last:
+                known.add(last)
+        return (sorted(known.union(found)) if known else found), reached
+
+    def _candidates(self, found: list[bytes]) -> Iterator[tuple[bytes, str, Schedule | None]]:
+        """Every schedule with a nominal at one of these keys that is not here yet."""
         named = [(key, schedule_of(key)) for key in found]
         new = [(key, name) for key, name in named if not any(e.key == key for e in self._entries.get(name, ()))]
         for (key, name), schedule in zip(new, self._load([name for _, name in new]), strict=True):
@@ -254,11 +269,11 @@ class Horizon:
         Returns how much work that was, in candidates.
         """
         until = self.end if self._page is None else self._page.at
-        found, reached = scan_line(self._store, line, until, self._chunk)
+        found, reached = self._gathered(*scan_line(self._store, line, until, self._chunk), line.following)
         at = line.after or reached
         items: list[Item] = []
         full = False
-        for key, name, schedule in self._candidates(found, reached, line.following):
+        for key, name, schedule in self._candidates(found):
             if not full and not self._has_room(line, is_first=is_first) and (items or not is_starving):
                 full, reached = True, max(at, line.before(key))
             if full:

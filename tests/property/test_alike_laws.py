@@ -16,7 +16,7 @@ from tests.support.driver import START, Driver
 SOON = format_instant(START + 3_000)
 SPECS: list[dict[str, Any]] = [
     {"trigger": {"cron": "0 9 * * 1-5", "zone": "Europe/Berlin"}},
-    {"trigger": {"cron": "0/2 * * * * ?", "zone": "UTC", "dialect": "quartz"}, "priority": "high", "labels": {"a": "100% <b>"}},
+    {"trigger": {"cron": "0/2 * * * * ?", "zone": "UTC", "dialect": "quartz"}, "labels": {"a": "100% <b>"}},
     {"trigger": {"at": SOON}, "handler": "h"},
     {"trigger": {"at": SOON}, "window_ms": 2_000},
     {"trigger": {"cron": "0 0 1 * *", "zone": "UTC"}, "start": SOON, "end": "2026-02-01T00:00:01Z"},

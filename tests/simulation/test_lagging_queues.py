@@ -11,7 +11,7 @@ from scheduler.core.due import instant_of, queue_name
 from scheduler.core.model import Priority
 from scheduler.core.time import format_instant
 from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
-from scheduler.shard.horizon import KEPT_PART, SHARE
+from scheduler.shard.horizon import CHUNK, KEPT_PART, SHARE, Horizon
 from scheduler.shard.keys import SCHEDULE
 from scheduler.shard.overdue import lagging
 from scheduler.shard.shard import ShardSettings
@@ -225,6 +225,29 @@ def test_a_steady_load_that_does_not_fit_is_read_by_the_page() -> None:
     driver.run_until(DUE + 60_000)
     assert len(driver.dispatched()) - fired == 3_000
     assert store.read - before < 3_000 / 5 * 1.5
+
+
+def test_a_slice_of_reading_is_a_chunk_whatever_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recurring schedules, which stand in the index where they fired last, as one-shots, which stand in the page."""
+    store = CountingStore()
+    slices = []
+    extend = Horizon.extend
+
+    def counted(horizon: Horizon, now: int, chunks: int = 1) -> bool:
+        before = store.read
+        found = extend(horizon, now, chunks)
+        slices.append((store.read - before) / chunks)
+        return found
+
+    monkeypatch.setattr(Horizon, "extend", counted)
+    driver = Driver(new_store=lambda: store)
+    for n in range(2_000):
+        trigger: dict[str, Any] = {"every_ms": 2_000, "anchor": format_instant(DUE + n)}
+        driver.send({"command": "create", "schedule_id": f"acme/{n}", "spec": {"trigger": trigger}})
+    create(driver, "zeta", 2_000, at=DUE + 7_000)
+    driver.run_until(DUE + 12_000)
+    assert sum(slices) >= 10_000
+    assert max(slices) <= 2 * CHUNK
 
 
 def test_out_of_turn_only_what_is_near_is_read() -> None:
