@@ -21,7 +21,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from scheduler.config_client import OWNED_CLIENT_PROPERTIES, ClientProperties, SecretRef, expand_user, resolve
 from scheduler.errors import ConfigInvalid
@@ -141,12 +140,10 @@ def default_data_dir() -> Path:
     return Path(base) / "kafka-streaming-scheduler"
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Every setting of a node. Frozen; construct it in tests as a plain value, it reads nothing by itself."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix=ENV_PREFIX, env_nested_delimiter="__", validate_default=False
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kafka: Kafka = Kafka()
     namespace: str = _text(
@@ -289,18 +286,6 @@ class Settings(BaseSettings):
             example="text",
         ),
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what the constructor is given: `config_load` reads the file and the environment, once."""
-        return (init_settings,)
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:

@@ -7,13 +7,13 @@ be secrets are never repeated.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import EnvSettingsSource
 
 from scheduler.config import CONFIG_VARIABLE, ENV_PREFIX, Settings
 from scheduler.config_client import is_secret_property
@@ -38,7 +38,7 @@ def load_settings(path: Path | None = None, overrides: Mapping[str, Any] | None 
     problems: list[str] = []
     from_file = _read_file(file, problems) if file is not None else {}
     problems += _unknown_variables()
-    merged = _merge(_merge(from_file, _Environment(Settings)()), overrides or {})
+    merged = _merge(_merge(from_file, _environment()), overrides or {})
     origin = _Origin(file, overrides or {})
     try:
         settings = Settings(**merged)
@@ -74,16 +74,29 @@ def fields(model: type[BaseModel] = Settings, above: Loc = ()) -> Iterator[tuple
             yield (*above, name), field
 
 
-class _Environment(EnvSettingsSource):
-    """The environment as nested values; text that is no JSON stays text, so that validation can name it."""
+def _environment() -> dict[str, Any]:
+    """What the variables give, as nested values; those of a whole section first, those inside it win."""
+    found: dict[str, Any] = {}
+    for name, text in sorted(os.environ.items(), key=lambda given: given[0].count("__")):
+        if not name.upper().startswith(ENV_PREFIX):
+            continue
+        *above, last = name[len(ENV_PREFIX) :].lower().split("__")
+        value: Any = {last: _read_value(text)}
+        for section in reversed(above):
+            value = {section: value}
+        if value.keys() <= Settings.model_fields.keys():  # the others are told by `_unknown_variables`
+            found = _merge(found, value)
+    return found
 
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
-            return value
-        try:
-            return super().decode_complex_value(field_name, field, value)
-        except ValueError:
-            return value
+
+def _read_value(text: str) -> Any:
+    """JSON where it is an object or a list; text that is neither stays text, so that validation can name it."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _read_file(file: Path, problems: list[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     shard.py      the machine: plan a step, apply it once committed, housekeeping
     step.py       everything that commits together
     commands.py   input records to decisions        settle.py   decisions about nominals to records
+    alike.py      creates of one definition, filled in from a form
     forwarding.py commands of another partition, copied there, and known when they come twice
     horizon.py    the next seconds, encoded ahead   outage.py   backlogs and catch-up after an outage
     held.py       that, in key order and by queue   lines.py    queues in memory, and cut where it ends

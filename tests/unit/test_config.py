@@ -268,3 +268,17 @@ def test_every_setting_says_what_it_is() -> None:
         if loc != ("kafka", "client"):
             Settings.model_validate({loc[0]: value})
     assert variables()["SCHEDULER_HTTP__PORT"] == ("http", "port")
+
+
+def test_a_variable_inside_a_section_wins_over_one_of_the_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order of the names, and in capitals or not."""
+    monkeypatch.setenv("scheduler_kafka__bootstrap_servers", "b:2")
+    monkeypatch.setenv("SCHEDULER_KAFKA", '{"bootstrap_servers": "b:1", "replication_factor": 1}')
+    kafka = load_settings().kafka
+    assert (kafka.bootstrap_servers, kafka.replication_factor) == ("b:2", 1)
+
+
+def test_a_variable_inside_what_is_no_section_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name begins like a setting, and nothing is done with it."""
+    monkeypatch.setenv("SCHEDULER_SHARDS__MANY", "7")
+    assert any("shards" in line.lower() for line in problems())
