@@ -146,11 +146,12 @@ def _quick(value: bytes) -> dict[str, object] | None:
 def _quick_spec(spec: bytes) -> SpecFields | None:
     payload = bytes(_payload(spec).payload)
     text = _without(spec, b'"payload":', payload) if payload else spec
-    template = _kept_template(text) if len(text) <= _LONGEST_KEPT else _template(text)
+    is_kept = len(text) <= _LONGEST_KEPT
+    template = _kept_template(text) if is_kept else _template(text)
     if template is None:
         return None
     fields = SpecFields(template.fields)
-    if len(text) <= _LONGEST_KEPT:
+    if is_kept:
         fields.template = template
     if payload:
         if fields["payload"] is not None:

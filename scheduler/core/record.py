@@ -63,5 +63,10 @@ class ShardRecord(Struct, frozen=True, kw_only=True, gc=False):
     moved_from: Move | None = None
     lags: Mapping[bytes, Lag] = {}
 
+    @property
+    def next_version(self) -> int:
+        """Of a schedule that is created: later than any that was deleted, so that no occurrence id comes twice."""
+        return self.deleted_version + 1
+
     def moved(self, **changes: object) -> ShardRecord:
         return replace(self, **changes)

@@ -115,7 +115,7 @@ class Transaction:
     def _produce(self, step: Step, applied: dict[str, int]) -> None:
         """The changelogs go first: their partitions then join the transaction together with the first item's.
 
-        That is one request, and not another one that is waited for at the end.
+        In one request, that is, and not in another one that is waited for at the end.
         """
         produce: Any = self._producer.produce  # its stubs ask for invariant lists of headers
         now, changelogs = step.now, self._changelogs

@@ -6,7 +6,7 @@
 
 What differs is the ids, the payload and the instant of the decision. A form serves until the first nominal, while no
 deletion gives new schedules another version, and only definitions whose meaning depends on nothing else: no calendar,
-no window, no `H`, no grid that begins with the create.
+no window, no `H`, no fixed rate.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.decision import Effects
+from scheduler.core.due import Due, due_key
 from scheduler.core.identity import tenant_of
 from scheduler.core.model import Answer, Nominal, State
 from scheduler.core.spec import SpecContext, parse_spec, shared_by_all
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
     from scheduler.core.decision import Decision
     from scheduler.core.model import Schedule, Spec
     from scheduler.core.spec import Template
-    from scheduler.shard.step import Reader, Step
-    from topics.catalog import Catalogue
+    from scheduler.shard.step import Step
 
-_KEPT = 1024  # kinds; some 5 MB at most
+# So much is kept: with templates of a KiB at most, some 12 MB a shard if every kind is as large as may be.
+_KINDS = 1024
+_LONGEST_REASON = 200  # characters
+_LONGEST_FORM = 4096  # bytes of its records
 _PLAIN = Effects(save=True, revised=True)
 
-# What stands in the holes while a form is printed. Ids can't hold these, and a definition that does has no form.
+# What stands in the holes while a form is printed. Ids can't hold these; a create that prints one of them has no form.
 _TENANT, _COMMAND, _PAYLOAD, _INSTANT = "<tenant>", "<command>", b'"<payload>"', 1
 _ID = f"{_TENANT}/<name>"  # before the tenant, which it begins with
 _HOLES = (_ID.encode(), _TENANT.encode(), _COMMAND.encode(), _PAYLOAD, format_instant(_INSTANT).encode())
@@ -47,7 +50,7 @@ _Kind = tuple["Template", bool, str | None, str | None]  # the definition, wheth
 
 
 class Blank(Struct, frozen=True):
-    """A text with holes, to be filled with what stands for those of `_HOLES`, in that order."""
+    """Printed text with holes. `pick` takes what fills them, in their order, out of a value for each of `_HOLES`."""
 
     text: bytes
     pick: itemgetter[Any]
@@ -72,73 +75,72 @@ class Form(Struct, frozen=True):
     reply: Blank
 
 
-class Alike:
-    """The forms of one shard. What it remembers changes what a create costs, never what it does."""
+class Forms:
+    """Those of one shard. What they remember changes what a create costs, never what it does."""
 
-    def __init__(self, catalogue: Catalogue, reader: Reader) -> None:
-        self._catalogue = catalogue
-        self._reader = reader
-        self._forms: dict[_Kind, Form | None] = {}  # None: seen once
+    def __init__(self) -> None:
+        self._forms: dict[_Kind, Form | None] = {}  # None: the next one of the kind gives its form
 
     def apply(self, step: Step, command: Command) -> bool:
         """Carry a create out by its form; False if it has none, or there is more to decide: then nothing was done."""
         kind = _kind(command)
         form = None if kind is None else self._forms.get(kind)
-        if form is None or command.spec is None or step.now >= form.first.available_at:
+        if kind is None or form is None or command.spec is None:
             return False
-        owner, touched = command.schedule_id, step.touched[command.schedule_id]
-        is_new = touched.schedule is None and form.schedule.version == step.record.deleted_version + 1
-        if not is_new or owner in step.floors or self._reader.floor(owner) is not None:
+        if step.now >= form.first.scheduled_for or form.schedule.version != step.record.next_version:
+            self._forms[kind] = None
             return False
+        owner = command.schedule_id
         spec = parse_spec(command.spec, SpecContext(owner, step.now)).spec
-        if spec is None or (spec.payload is None) is not (form.schedule.spec.payload is None):
+        if step.touched[owner].schedule is not None or spec is None:
             return False
         key, tenant, now = owner.encode(), tenant_of(owner).encode(), format_instant(step.now).encode()
         values = (key, tenant, command.command_id.encode(), spec.payload or b"", now)
-        ready = Ready(form.record.filled(values), form.first)
-        step.save(_made(form.schedule, command, spec, step.now), ready)
-        step.emit(self._catalogue.schedule_history, key, form.revision.filled(values))
+        due = Due(due_key(form.first.available_at, spec.priority, owner), form.first)
+        step.save(_made(form.schedule, command, spec, step.now), Ready(form.record.filled(values), due))
+        step.emit(step.catalogue.schedule_history, key, form.revision.filled(values))
         step.answer(command, form.schedule.recent[0].code, form.reply.filled(values))
         return True
 
     def learn(self, step: Step, command: Command, decision: Decision) -> None:
-        """A create went the long way, not as the first of its kind: make its form, if nothing about it is special."""
+        """Note what went the long way: the second plain create of a kind gives its form."""
         kind = _kind(command)
-        if kind is None:
+        if kind is None or decision.before is not None or decision.effects != _PLAIN:
             return
-        if kind not in self._forms:
-            if len(self._forms) >= _KEPT:
-                self._forms.clear()
-            self._forms[kind] = None
-        else:
-            self._forms[kind] = _form(command, decision, step.now) if shared_by_all(kind[0]) else None
+        if kind in self._forms:
+            self._forms[kind] = _form(command, decision, step.now)
+            return
+        if len(self._forms) >= _KINDS:
+            self._forms.clear()
+        self._forms[kind] = None
 
 
 def _kind(command: Command) -> _Kind | None:
     """What all creates that are alike share; None for a command that is alike to no other."""
-    template = getattr(command.spec, "template", None)
-    if command.verb != "create" or template is None or command.spec is None or command.problems or command.warnings:
+    spec = command.spec
+    template: Template | None = getattr(spec, "template", None)
+    if command.verb != "create" or spec is None or template is None or command.problems or command.warnings:
         return None
     if command.preview or command.dry_run or command.effective_from is not None:
         return None
-    return template, "payload" in command.spec, command.actor, command.reason
+    if len(command.reason or "") > _LONGEST_REASON or shared_by_all(template) is None:
+        return None
+    return template, spec.get("payload", b"null") != b"null", command.actor, command.reason
 
 
 def _form(command: Command, decision: Decision, now: int) -> Form | None:
     made = decision.after
-    if made is None or decision.code != "created" or decision.effects != _PLAIN or made.state is not State.ACTIVE:
+    if made is None or made.spec.window_ms or made.state is not State.ACTIVE:
         return None
-    spec = made.spec
-    nominal = made.next_after(now)
-    if nominal is None or made.floor != now or spec.window_ms:
-        return None
-    bare = replace(spec, payload=None)
+    first = made.next_after(now)
+    bare = replace(made.spec, payload=None)
     real = _printed(_made(made, command, bare, now), command, decision, now)
-    if any(map(_HOLE.search, real)):
+    if first is None or any(map(_HOLE.search, real)) or sum(map(len, real)) > _LONGEST_FORM:
         return None
     pattern = replace(command, schedule_id=_ID, command_id=_COMMAND)
-    shown = _made(made, pattern, bare if spec.payload is None else replace(spec, payload=_PAYLOAD), _INSTANT)
-    return Form(Nominal(nominal, nominal), shown, *map(Blank.of, _printed(shown, pattern, decision, _INSTANT)))
+    spec = bare if made.spec.payload is None else replace(bare, payload=_PAYLOAD)
+    shown = _made(made, pattern, spec, _INSTANT)
+    return Form(Nominal(first, first), shown, *map(Blank.of, _printed(shown, pattern, decision, _INSTANT)))
 
 
 def _printed(made: Schedule, command: Command, decision: Decision, now: int) -> tuple[bytes, bytes, bytes]:

@@ -24,7 +24,7 @@ from scheduler.core.problem import Problem
 from scheduler.core.replan import by_calendar
 from scheduler.core.time import MAX_MS
 from scheduler.shard import backfills, keys
-from scheduler.shard.alike import Alike
+from scheduler.shard.alike import Forms
 from scheduler.shard.forwarding import forward, name_of, origin_of, receive
 from topics.codec import Undecodable, split_command
 from topics.partition import partition_for
@@ -59,7 +59,7 @@ class Input(Struct, frozen=True, gc=False):
 
 
 class Commands:
-    """Applies commands to a step. One per shard; holds no state of its own but forms of what it has answered."""
+    """Applies commands to a step. One per shard; remembers nothing but forms of what it has answered."""
 
     def __init__(self, ground: Ground) -> None:
         self._store = ground.store
@@ -68,7 +68,7 @@ class Commands:
         self._rules = ground.rules
         self._settler = ground.settler
         self._passed = ground.passed
-        self._alike = Alike(ground.catalogue, ground.reader)
+        self._forms = Forms()
 
     def apply(self, step: Step, inputs: Sequence[Input]) -> None:
         """All of them, pauses and cancels first where no earlier command of this step names the same schedule."""
@@ -169,7 +169,7 @@ class Commands:
     # --- carrying a decision out
 
     def _apply(self, step: Step, record: Input, command: Command) -> None:
-        if self._alike.apply(step, command):
+        if self._forms.apply(step, command):
             return
         found = self._live(step, command.schedule_id) if command.verb not in _ALONE else ()
         if found:
@@ -193,7 +193,7 @@ class Commands:
                 return  # answered when it is known what ran
             backfills.note(step, decision.after, "backfill", decision.backfill, command)
         step.answer(command, decision.code, wire.reply_to_bytes(command, decision, step.now))
-        self._alike.learn(step, command, decision)
+        self._forms.learn(step, command, decision)
 
     def apply_change(self, step: Step, change: Live) -> None:
         """Decide a change whose instant has come. It has its answer; only the history tells what became of it."""
@@ -292,7 +292,7 @@ class Commands:
             position=nominal,
             look=look,
             appended_at=appended_at,
-            next_version=step.record.deleted_version + 1,
+            next_version=step.record.next_version,
             debts=_debts(found, self._reader) if found else (),
             backfills=_backfills(found, self._reader.calendars) if found else (),
             calendars=self._reader.calendars,

@@ -127,7 +127,7 @@ class Horizon:
 
     def _read_page(self, page: _Page) -> None:
         found, reached = scan(self._store, page.at, page.end, self._chunk, self._cut)
-        found, reached = self._gathered(found, reached, self._following)
+        found, reached = self._with_following(found, reached, self._following)
         line = Line(b"")
         for key, name, schedule in self._candidates(found):
             if not key.startswith(line.head, 8):
@@ -166,21 +166,22 @@ class Horizon:
     def _chunk(self) -> int:
         return min(CHUNK, max(1, CHUNK_BYTES // self._taken))
 
-    def _gathered(
+    def _with_following(
         self, found: list[bytes], reached: bytes, following: list[tuple[bytes, int, Entry]]
     ) -> tuple[list[bytes], bytes]:
-        """The keys found in the store up to `reached`, with those of schedules not advanced there yet.
+        """The keys up to `reached` with those of schedules not advanced there yet, and up to where that is all.
 
-        Of the latter no more than a chunk, and up to their last one then: a page of recurring ones consists of them.
+        Of the latter no more than a chunk: a page of recurring ones consists of them.
         """
         known: set[bytes] = set()
-        last = b""
+        last, left = b"", self._chunk
         while following and following[0][0] <= reached:
-            if len(known) >= self._chunk and following[0][0] > last:
+            if left <= 0 and following[0][0] > last:
                 reached = last
                 found = found[: bisect_right(found, reached)]
                 break
             last, _, entry = heappop(following)
+            left -= 1
             if entry.alive and entry.following is not None and entry.following.key == last:
                 known.add(last)
         return (sorted(known.union(found)) if known else found), reached
@@ -269,7 +270,7 @@ class Horizon:
         Returns how much work that was, in candidates.
         """
         until = self.end if self._page is None else self._page.at
-        found, reached = self._gathered(*scan_line(self._store, line, until, self._chunk), line.following)
+        found, reached = self._with_following(*scan_line(self._store, line, until, self._chunk), line.following)
         at = line.after or reached
         items: list[Item] = []
         full = False

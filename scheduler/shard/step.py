@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from scheduler.core.command import Command
     from scheduler.core.due import Lag
-    from scheduler.core.model import Nominal, Spec
+    from scheduler.core.model import Spec
     from scheduler.core.record import ShardRecord
     from scheduler.core.zone_marks import ZoneRecord
     from scheduler.shard.held import Item, Target
@@ -56,10 +56,10 @@ class Forward(Struct, frozen=True, gc=False):
 
 
 class Ready(NamedTuple):
-    """What else would be worked out of a schedule that is saved: its record, and its first undecided nominal."""
+    """What else would be worked out of a schedule that is saved: its record, and its place in the due index."""
 
     record: bytes
-    first: Nominal
+    due: Due | None
 
 
 class Touched(Struct, gc=False):
@@ -230,18 +230,16 @@ class Step:
         self.record = self.record.moved(lags=lags)
 
     def _write(self, schedule_id: str, touched: Touched) -> None:
-        schedule, ready, key = touched.schedule, touched.ready, keys.schedule(schedule_id)
+        schedule, key = touched.schedule, keys.schedule(schedule_id)
         value: bytes | None = None
         touched.due = None
         if schedule is None:
             self.batch.delete(key)
-        elif ready is None:
-            value = wire.schedule_to_bytes(schedule, self.definition(schedule.spec))
-            touched.due = place_of(schedule, self.record)
         else:
-            value = ready.record
-            touched.due = Due(due_key(ready.first.available_at, schedule.spec.priority, schedule_id), ready.first)
-        if value is not None:
+            value, touched.due = touched.ready or (
+                wire.schedule_to_bytes(schedule, self.definition(schedule.spec)),
+                place_of(schedule, self.record),
+            )
             self.batch.put(key, value)
         self.emit(self.catalogue.schedules, key[1:], value, self.headers)
         move(self.batch, schedule_id, touched.place, standing(schedule, touched.due))

@@ -80,7 +80,7 @@ def plan_from_bytes(value: bytes, *, payload: bool = True) -> Schedule:
     """
     try:
         record = _plan(value)
-        spec = _known_spec(bytes(record.spec), record.schedule_id, record.calendar_version or 0, keeps=payload)
+        spec = _known_spec(bytes(record.spec), record.schedule_id, record.calendar_version or 0, with_payload=payload)
         return _schedule_of(record, spec, (), "")
     except (msgspec.MsgspecError, ValueError, KeyError) as fault:
         raise unreadable("a schedule record", fault, value) from fault
@@ -175,7 +175,7 @@ _PLAIN = (
 _RETRY = ("max_attempts", "base_ms", "cap_ms")
 
 
-def _known_spec(value: bytes, schedule_id: str, calendar_version: int, *, keeps: bool) -> Spec:
+def _known_spec(value: bytes, schedule_id: str, calendar_version: int, *, with_payload: bool) -> Spec:
     """A definition of its bytes. Many share all but the payload, which `spec_value` prints last."""
     payload = bytes(_payload(value).payload)
     end = b',"payload":%b}' % payload
@@ -184,7 +184,7 @@ def _known_spec(value: bytes, schedule_id: str, calendar_version: int, *, keeps:
     spec = _shared_spec(rest, calendar_version) if len(rest) <= _LONGEST_KEPT else None
     if spec is None:
         spec = _spec_from_wire(_spec(rest), schedule_id, calendar_version)
-    return replace(spec, payload=payload) if has_payload and keeps else spec
+    return replace(spec, payload=payload) if has_payload and with_payload else spec
 
 
 class _Payload(msgspec.Struct, gc=False):

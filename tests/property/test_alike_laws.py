@@ -3,65 +3,96 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.time import format_instant, parse_instant
-from scheduler.shard.alike import Alike
+from scheduler.core.time import format_instant
+from scheduler.shard.alike import Forms
 from tests.support.driver import START, Driver
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SOON = format_instant(START + 3_000)
-SPECS: list[dict[str, Any]] = [
-    {"trigger": {"cron": "0 9 * * 1-5", "zone": "Europe/Berlin"}},
-    {"trigger": {"cron": "0/2 * * * * ?", "zone": "UTC", "dialect": "quartz"}, "labels": {"a": "100% <b>"}},
-    {"trigger": {"at": SOON}, "handler": "h"},
-    {"trigger": {"at": SOON}, "window_ms": 2_000},
-    {"trigger": {"cron": "0 0 1 * *", "zone": "UTC"}, "start": SOON, "end": "2026-02-01T00:00:01Z"},
-    {"trigger": {"cron": "H H * * *", "zone": "UTC"}},
-    {"trigger": {"every_ms": 1_000}},
-    {"trigger": {"cron": "0 10 * * *", "zone": "UTC"}, "calendar": "bank"},
-    {"trigger": {"cron": "0 9 * * *", "zone": "UTC"}, "<tenant>": "colour"},
-    {"trigger": {"cron": "0 9 * * *", "zone": "UTC"}, "description": "<tenant>/<name> <command>"},
-    {"trigger": {"cron": "0 9 * * *", "zone": "UTC"}, "description": "1970-01-01T00:00:00.001Z"},
-    {"trigger": {"cron": "0 9 * * *", "zone": "UTC"}, "lane": "other"},
-    {"trigger": {"cron": "0 9 * * *", "zone": "UTC"}, "window_ms": -1},
-    {"trigger": {"cron": "0 9 31 2 *", "zone": "UTC"}},
+DAILY = {"cron": "0 9 * * *", "zone": "UTC"}
+# A definition, and whether the third create of it is filled in.
+SPECS: list[tuple[dict[str, Any], bool]] = [
+    ({"trigger": {"cron": "0 9 * * 1-5", "zone": "Europe/Berlin"}}, True),
+    (
+        {
+            "trigger": {"cron": "0/2 * * * * ?", "zone": "UTC", "dialect": "quartz"},
+            "labels": {"a": "100% <b>"},
+            "priority": "high",
+        },
+        True,
+    ),
+    ({"trigger": {"at": SOON}, "handler": "h"}, True),
+    ({"trigger": {"cron": "0 0 1 * *", "zone": "UTC"}, "start": SOON, "end": "2026-02-01T00:00:01Z"}, True),
+    ({"trigger": DAILY, "colour": "red"}, True),
+    ({"trigger": DAILY, "description": "x" * 1_100}, False),
+    ({"trigger": {"at": SOON}, "window_ms": 2_000}, False),
+    ({"trigger": {"cron": "H H * * *", "zone": "UTC"}}, False),
+    ({"trigger": {"every_ms": 1_000}}, False),
+    ({"trigger": DAILY, "calendar": "bank"}, False),
+    ({"trigger": DAILY, "<tenant>": "in a warning"}, False),
+    ({"trigger": DAILY, "description": "<tenant>/<name> <command>"}, False),
+    ({"trigger": DAILY, "description": "1970-01-01T00:00:00.001Z"}, False),
+    ({"trigger": DAILY, "lane": "other"}, False),
+    ({"trigger": DAILY, "window_ms": -1}, False),
+    ({"trigger": {"cron": "0 9 31 2 *", "zone": "UTC"}}, False),
 ]
 PAYLOADS = [..., None, "<payload>", {"text": '%s %(id)b "<tenant>/<name>"'}, "ü", "x" * 70_000]
 NAMES = [f"{tenant}/{n}" for tenant in ("acme", "zeta") for n in range(30)]
+EXTRAS = [
+    {"actor": "anna"}, {"actor": "<command>"}, {"reason": "load"}, {"reason": "x" * 201}, {"preview": 2},
+    {"dry_run": True}, {"effective_from": SOON}, {"surprise": "<payload>"},
+]  # fmt: skip
 
-creates = st.fixed_dictionaries(
-    {
-        "command": st.just("create"),
-        "schedule_id": st.sampled_from(NAMES),
-        "spec": st.tuples(st.sampled_from(SPECS), st.sampled_from(PAYLOADS)).map(
-            lambda both: both[0] if both[1] is ... else {**both[0], "payload": both[1]}
-        ),
-    },
-    optional={
-        "actor": st.sampled_from(["anna", "<command>"]),
-        "reason": st.sampled_from(["load", "1970-01-01T00:00:00.001Z"]),
-        "preview": st.just(2),
-        "dry_run": st.just(True),
-        "effective_from": st.just(SOON),
-        "surprise": st.just("<payload>"),
-    },
-)
-others = st.fixed_dictionaries(
-    {"command": st.sampled_from(["delete", "pause", "trigger", "delete"]), "schedule_id": st.sampled_from(NAMES)}
-)
-waits = st.sampled_from([0, 0, 0, 1, 700, 3_000])
-lives = st.lists(st.tuples(waits, st.lists(st.one_of(creates, creates, creates, others), max_size=12)), max_size=12)
+Command = dict[str, Any]
+Filled = list[bool]
 
 
-def live(life: list[tuple[int, list[dict[str, Any]]]]) -> Driver:
-    """A shard that is sent these commands, each list of them together, after so many ms."""
+def create(name: str, spec: dict[str, Any], payload: Any = ..., **more: Any) -> Command:
+    given = spec if payload is ... else {**spec, "payload": payload}
+    return {"command": "create", "schedule_id": name, "spec": given, **more}
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[tuple[int, str, list[Command]]]:
+    """Acts of a shard: so many ms later, what happens, and what it is sent then. A life is made of one or two kinds."""
+    specs = draw(st.lists(st.sampled_from([spec for spec, _ in SPECS]), min_size=1, max_size=2))
+    payloads = draw(st.lists(st.sampled_from(PAYLOADS), min_size=1, max_size=2))
+    extras = draw(st.lists(st.sampled_from(EXTRAS), max_size=1))
+    names = st.sampled_from(NAMES)
+    plain = st.builds(create, names, st.sampled_from(specs), st.sampled_from(payloads))
+    other = st.builds(
+        lambda verb, name: {"command": verb, "schedule_id": name},
+        st.sampled_from(["delete", "pause", "trigger"]),
+        names,
+    )
+    kinds = [plain, plain.map(dict), other]  # the second, lest a repeated one be drawn no more often
+    if extras:
+        kinds.append(plain.map(lambda one: {**one, **extras[0]}))
+    acts = st.tuples(
+        st.sampled_from([0, 0, 1, 700, 3_000]),
+        st.sampled_from(["", "", "", "restart", "outage"]),
+        st.lists(st.one_of(kinds), min_size=6, max_size=12),
+    )
+    return draw(st.lists(acts, min_size=2, max_size=5))
+
+
+def live(life: list[tuple[int, str, list[Command]]]) -> Driver:
+    """A shard that is sent these commands, each list of them together."""
     driver = Driver()
-    for ms, commands in life:
+    for ms, act, commands in life:
         driver.advance(ms)
+        if act == "restart":
+            driver.restart(wipe=True)
+        elif act == "outage":
+            driver.outage(driver.now + 600_000)
         for command in commands:
             named = {**command, "command_id": f"c{len(driver.commands)}"}
             value = json.dumps(named, separators=(",", ":"), ensure_ascii=False).encode()
@@ -70,51 +101,126 @@ def live(life: list[tuple[int, list[dict[str, Any]]]]) -> Driver:
     return driver
 
 
-@settings(max_examples=150, deadline=None)
-@given(life=lives)
-def test_a_form_gives_what_deciding_gives(life: list[tuple[int, list[dict[str, Any]]]]) -> None:
+@pytest.fixture
+def filled(monkeypatch: pytest.MonkeyPatch) -> Filled:
+    """For each command of the test whether a form served."""
+    found: Filled = []
+    monkeypatch.setattr(Forms, "apply", noting(found))
+    return found
+
+
+def noting(found: Filled) -> Callable[..., bool]:
+    apply = Forms.apply
+
+    def noted(*given: Any) -> bool:
+        found.append(apply(*given))
+        return found[-1]
+
+    return noted
+
+
+def test_a_form_gives_what_deciding_gives() -> None:
     """Whatever else a definition says, whoever sends it, and whatever happens in between."""
-    short = live(life)
+    found: Filled = []
+
+    @settings(max_examples=150, deadline=None)
+    @given(life=lives())
+    def law(life: list[tuple[int, str, list[Command]]]) -> None:
+        same_as_without_forms(life, found)
+
+    law()
+    assert sum(found) > 200, "lives without forms prove nothing"
+
+
+def same_as_without_forms(life: list[tuple[int, str, list[Command]]], found: Filled) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Alike, "apply", lambda *_: False)
+        patch.setattr(Forms, "apply", noting(found))
+        short = live(life)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Forms, "apply", lambda *_: False)
         long = live(life)
     assert short.topics.log == long.topics.log
     assert short.contents() == long.contents()
 
 
-@pytest.mark.parametrize("number", range(len(SPECS)))
-def test_which_definitions_get_forms(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+NEW = SPECS[0][0]
+TWO = [create("acme/0", NEW, {"a": 1}), create("acme/1", NEW, {"a": 1})]
+STORIES: dict[str, tuple[list[list[Command]], int]] = {
+    "and changed in the same step": (
+        [[*TWO, create("acme/2", NEW, {"a": 2}), {"command": "pause", "schedule_id": "acme/2"}]],
+        1,
+    ),
+    "and deleted and made again in the same step": (
+        [
+            [
+                *TWO,
+                create("acme/2", NEW, {"a": 2}),
+                {"command": "delete", "schedule_id": "acme/2"},
+                create("acme/2", NEW, {"a": 3}),
+            ]
+        ],
+        1,
+    ),
+    "and a deletion gives the next ones another version": (
+        [
+            TWO,
+            [{"command": "delete", "schedule_id": "acme/0"}],
+            [create(f"acme/{n}", NEW, {"a": n}) for n in (3, 4, 5)],
+        ],
+        2,
+    ),
+    "with payloads, null and none in turn": (
+        [
+            TWO,
+            [
+                create(f"acme/{n}", NEW, payload)
+                for n, payload in enumerate([..., {}, None, ..., 7, None, None, ..., 8], 3)
+            ],
+        ],
+        5,
+    ),
+    "twice": ([[*TWO, create("acme/1", NEW, {"a": 1}), create("acme/2", NEW, {"a": 1})]], 1),
+}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_creates_by_a_form(story: tuple[list[list[Command]], int]) -> None:
+    """What may come between: the same as without forms, and so many were filled in."""
+    found: Filled = []
+    same_as_without_forms([(0, "", commands) for commands in story[0]], found)
+    assert sum(found) == story[1]
+
+
+@pytest.mark.parametrize(("spec", "expected"), SPECS)
+def test_which_definitions_get_forms(spec: dict[str, Any], expected: bool, filled: Filled) -> None:
     """Those that need no more than their own text: from the third create on they are filled in."""
-    filled = []
-    apply = Alike.apply
-    monkeypatch.setattr(Alike, "apply", lambda *given: filled.append(apply(*given)) or filled[-1])
-    live([(0, [{"command": "create", "schedule_id": name, "spec": SPECS[number]} for name in NAMES[:5]])])
-    assert filled == ([False, False, True, True, True] if number in (0, 1, 2, 4) else [False] * 5)
+    live([(0, "", [create(name, spec) for name in NAMES[:5]])])
+    assert filled == ([False, False, True, True, True] if expected else [False] * 5)
 
 
-def test_a_form_ends_with_the_first_nominal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_form_ends_with_the_first_nominal(filled: Filled) -> None:
     """What a form says of an instant is right until the instant has come."""
-    filled = []
-    apply = Alike.apply
-    monkeypatch.setattr(Alike, "apply", lambda *given: filled.append(apply(*given)) or filled[-1])
-    create = {"command": "create", "spec": {"trigger": {"at": SOON}}}
+    spec = {"trigger": {"at": SOON}}
     driver = live(
         [
-            (0, [{**create, "schedule_id": name} for name in NAMES[:3]]),
-            (3_000, [{**create, "schedule_id": name} for name in NAMES[3:5]]),
+            (0, "", [create(name, spec) for name in NAMES[:3]]),
+            (3_000, "", [create(name, spec) for name in NAMES[3:5]]),
         ]
     )
     assert filled == [False, False, True, False, False]
-    assert parse_instant(SOON) == START + 3_000
     assert len(driver.dispatched()) == 5
 
 
 def test_many_kinds_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Definitions that nobody sends again cost no memory for ever."""
-    monkeypatch.setattr("scheduler.shard.alike._KEPT", 10)
+    monkeypatch.setattr("scheduler.shard.alike._KINDS", 10)
     kept = []
-    learn = Alike.learn
-    monkeypatch.setattr(Alike, "learn", lambda self, *given: (learn(self, *given), kept.append(len(self._forms)))[0])
-    specs = [{"trigger": {"cron": "0 9 * * *", "zone": "UTC"}, "handler": f"h{n}"} for n in range(40)]
-    live([(0, [{"command": "create", "schedule_id": f"acme/{n}", "spec": spec} for n, spec in enumerate(specs)])])
+    learn = Forms.learn
+
+    def noted(self: Forms, *given: Any) -> None:
+        learn(self, *given)
+        kept.append(len(self._forms))
+
+    monkeypatch.setattr(Forms, "learn", noted)
+    live([(0, "", [create(f"acme/{n}", {"trigger": DAILY, "handler": f"h{n}"}) for n in range(40)])])
     assert max(kept) == 10

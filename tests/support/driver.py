@@ -141,7 +141,7 @@ class Driver:
         appended = self.now if at is None else at
         if isinstance(command, dict):
             command.setdefault("command_id", f"c{self._sent}")
-            key, value = str(command["schedule_id"]).encode(), json.dumps(command).encode()
+            key, value = str(command["schedule_id"]).encode(), json.dumps(command, separators=(",", ":")).encode()
         else:
             key, value = b"k", command
         fields = {"partition": 0, "appended_at": appended, "key": key, "value": value, **record}

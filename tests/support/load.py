@@ -110,7 +110,7 @@ class Load:
     def _send(self, producer: Producer, command: dict[str, Any]) -> None:
         self._count += 1
         key = command["schedule_id"].encode()
-        value = json.dumps({**command, "command_id": f"load-{self._count}"}).encode()
+        value = json.dumps({**command, "command_id": f"load-{self._count}"}, separators=(",", ":")).encode()
         partition = partition_for(key, self._cluster.shards)
         while True:
             try:

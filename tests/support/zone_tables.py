@@ -7,6 +7,7 @@ from struct import pack
 from typing import TYPE_CHECKING
 
 from scheduler.core import calendars, cron, zones
+from scheduler.core.spec import shared_by_all
 from scheduler.core.time import parse_instant
 from scheduler.wire import schedules
 
@@ -40,7 +41,7 @@ class ZoneTables:
         zones.TABLES.version, zones.TABLES.names, zones.TABLES.read = version, names, read
         for cached in (
             zones.zone_names, zones._load, cron.compile_cron, schedules._trigger, schedules._shared_spec,
-            calendars._under,
+            calendars._under, shared_by_all,
         ):  # fmt: skip
             cached.cache_clear()
 

@@ -75,3 +75,12 @@ def test_a_definition_with_blanks_has_no_template_and_is_read_as_well() -> None:
     assert not isinstance(fields, SpecFields)
     context = SpecContext("acme/a", NOW)
     assert parse_spec(fields, context).spec == parse_spec({**compact, "payload": b'{"a": [1, "x"]}'}, context).spec
+
+
+def test_a_long_definition_is_read_each_time() -> None:
+    """What is kept of those that are read once has a bound."""
+    short, long = (fields_of({"trigger": CRON, "description": "x" * size}) for size in (100, 1_100))
+    assert isinstance(short, SpecFields)
+    assert hasattr(short, "template")
+    assert isinstance(long, SpecFields)
+    assert not hasattr(long, "template")

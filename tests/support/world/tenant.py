@@ -57,7 +57,7 @@ class Tenant:
     def _send(self, command: dict[str, Any]) -> None:
         command["command_id"] = f"c{len(self.sent) + 1}"
         self.sent[command["command_id"]] = command
-        key, value = command["schedule_id"].encode(), json.dumps(command).encode()
+        key, value = command["schedule_id"].encode(), json.dumps(command, separators=(",", ":")).encode()
         logs = self._brokers.topics[self._brokers.catalogue.commands]
         home = partition_for(key, len(logs))
         number = self._random.randrange(len(logs)) if self._random.random() < WRONG_PARTITION else home
