@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ SHARE = 7  # a queue may hold so many times what is left free: seven eighths if 
 STEADY_PART = 0.75  # of the bound: what reading ahead may fill
 LEAST_PAGES = 2  # to be read ahead however little room there is
 KEPT_PART = 16  # of the bound: kept free for the cut queue that is needed first
+DEAD_KEPT = 1_000  # entries that lead nowhere any more, from which on it is worth while to look for them
 
 Prepared = tuple[Target, "Callable[[int, int], bytes]", "Callable[[int], Notes] | None"]
 _entry_of = itemgetter(2)  # of an item
@@ -86,6 +87,7 @@ class Horizon:
         self.held = Held()
         self._entries: dict[str, list[Entry]] = {}
         self._following: list[tuple[bytes, int, Entry]] = []  # heap: schedules that go on behind what was read
+        self._dead = 0  # of the entries in it and in those of cut lines
         self._page: _Page | None = None
         self._cut: dict[bytes, Line] = {}
         self._taken = 1  # bytes that the last candidate took
@@ -182,6 +184,7 @@ class Horizon:
                 break
             last, _, entry = heappop(following)
             left -= 1
+            self._dead -= not entry.alive
             if entry.alive and entry.following is not None and entry.following.key == last:
                 known.add(last)
         return (sorted(known.union(found)) if known else found), reached
@@ -329,7 +332,17 @@ class Horizon:
     def disarm(self, schedule_id: str) -> None:
         """Kill a schedule's items: it changed, paused or went."""
         for entry in self._entries.pop(schedule_id, ()):
-            entry.alive = False
+            self._kill(entry)
+
+    def _kill(self, entry: Entry) -> None:
+        """It counts no more. Heaps would keep it until the schedule's next nominal, which may be a year away."""
+        self._dead += entry.alive and entry.following is not None
+        entry.alive = False
+        if self._dead > max(DEAD_KEPT, len(self._following) // 2):
+            for heap in (self._following, *(line.following for line in self._cut.values())):
+                heap[:] = [one for one in heap if one[2].alive]
+                heapify(heap)
+            self._dead = 0
 
     @property
     def overfull(self) -> bool:
@@ -403,7 +416,7 @@ class Horizon:
 
     def advanced(self, entry: Entry) -> None:
         """The store now has this entry at its following place: from here on a change finds it there."""
-        entry.alive = False
+        self._kill(entry)
         entries = self._entries.get(entry.schedule_id)
         if entries is not None and entry in entries:
             entries.remove(entry)

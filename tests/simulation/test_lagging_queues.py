@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from scheduler.core.due import instant_of, queue_name
 from scheduler.core.model import Priority
 from scheduler.core.time import format_instant
 from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
-from scheduler.shard.horizon import CHUNK, KEPT_PART, SHARE, Horizon
+from scheduler.shard.held import Entry
+from scheduler.shard.horizon import CHUNK, DEAD_KEPT, KEPT_PART, SHARE, Horizon
 from scheduler.shard.keys import SCHEDULE
 from scheduler.shard.overdue import lagging
 from scheduler.shard.shard import ShardSettings
@@ -248,6 +250,18 @@ def test_a_slice_of_reading_is_a_chunk_whatever_is_read(monkeypatch: pytest.Monk
     driver.run_until(DUE + 12_000)
     assert sum(slices) >= 10_000
     assert max(slices) <= 2 * CHUNK
+
+
+def test_a_schedule_that_has_fired_takes_no_memory_until_it_fires_again() -> None:
+    """Ten thousand that fire once a day: when all have, nothing of them is left that grows with their number."""
+    driver = Driver()
+    for n in range(10_000):
+        trigger: dict[str, Any] = {"every_ms": 86_400_000, "anchor": format_instant(DUE + 10 * n)}
+        driver.send({"command": "create", "schedule_id": f"acme/{n}", "spec": {"trigger": trigger}})
+    driver.run_until(DUE + 100_000)
+    assert len(driver.dispatched()) == 10_000
+    gc.collect()
+    assert sum(isinstance(one, Entry) for one in gc.get_objects()) <= 2 * DEAD_KEPT
 
 
 def test_out_of_turn_only_what_is_near_is_read() -> None:
