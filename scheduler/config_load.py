@@ -77,15 +77,18 @@ def fields(model: type[BaseModel] = Settings, above: Loc = ()) -> Iterator[tuple
 def _environment() -> dict[str, Any]:
     """What the variables give, as nested values; those of a whole section first, those inside it win."""
     found: dict[str, Any] = {}
+    plain = {place for place, field in fields() if field.annotation in (str, Path)}
     for name, text in sorted(os.environ.items(), key=lambda given: given[0].count("__")):
-        if not name.upper().startswith(ENV_PREFIX):
-            continue
-        *above, last = name[len(ENV_PREFIX) :].lower().split("__")
-        value: Any = {last: _read_value(text)}
-        for section in reversed(above):
-            value = {section: value}
-        if value.keys() <= Settings.model_fields.keys():  # the others are told by `_unknown_variables`
-            found = _merge(found, value)
+        place = tuple(name[len(ENV_PREFIX) :].lower().split("__"))
+        if not name.upper().startswith(ENV_PREFIX) or place[0] not in Settings.model_fields:
+            continue  # what is no setting is told by `_unknown_variables`
+        node = found
+        for section in place[:-1]:
+            node = node.setdefault(section, {})
+            if not isinstance(node, dict):
+                break  # the section's own variable is no table: that stays, so that validation can name it
+        else:
+            node[place[-1]] = text if place in plain else _read_value(text)
     return found
 
 
@@ -95,7 +98,7 @@ def _read_value(text: str) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -155,6 +158,10 @@ class _Origin:
             variable = ENV_PREFIX + "__".join(loc[:size]).upper().replace(".", "_")
             if variable in self._given:
                 return self._given[variable]
+        inside = ENV_PREFIX + "__".join(loc).upper() + "__"
+        for variable, name in self._given.items():
+            if variable.startswith(inside):
+                return name
         return f"{self._file}: {'.'.join(loc)}"
 
 
