@@ -275,7 +275,8 @@ class ShardTask:
                 restore_s=round(restored - inited, 3),
                 applied=restore.applied,
             )
-            self._loop(shard, transaction, scanner, calendars, gauges)
+            with closing(shard):
+                self._loop(shard, transaction, scanner, calendars, gauges)
         finally:
             gauges.forget()
             around.pace.leave(self.number)

@@ -154,6 +154,10 @@ class Shard:
         if stored is not None:
             self._take_up(self._last_look)
 
+    def close(self) -> None:
+        """Let go of what was read ahead: it is much, and the collector would find it late."""
+        self.horizon.reset(self.record.cursor)
+
     def use(self, calendars: Calendars) -> None:
         """From the next step on these are the calendars; before `open` the ones to open with.
 
