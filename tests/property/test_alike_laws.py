@@ -63,7 +63,8 @@ def create(name: str, spec: dict[str, Any], payload: Any = ..., **more: Any) -> 
 @st.composite
 def lives(draw: st.DrawFn) -> list[tuple[int, str, list[Command]]]:
     """Acts of a shard: so many ms later, what happens, and what it is sent then. A life is made of one or two kinds."""
-    specs = draw(st.lists(st.sampled_from([spec for spec, _ in SPECS]), min_size=1, max_size=2))
+    some = st.sampled_from([spec for spec, is_filled in SPECS if is_filled])
+    specs = [draw(some), draw(st.sampled_from([spec for spec, _ in SPECS]))]
     payloads = draw(st.lists(st.sampled_from(PAYLOADS), min_size=1, max_size=2))
     extras = draw(st.lists(st.sampled_from(EXTRAS), max_size=1))
     names = st.sampled_from(NAMES)
@@ -129,7 +130,7 @@ def test_a_form_gives_what_deciding_gives() -> None:
         same_as_without_forms(life, found)
 
     law()
-    assert sum(found) > 200, "lives without forms prove nothing"
+    assert sum(found) > 100, "lives without forms prove nothing"
 
 
 def same_as_without_forms(life: list[tuple[int, str, list[Command]]], found: Filled) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from scheduler.errors import Retriable
 from scheduler.runtime.restore import Outlived
@@ -106,7 +107,7 @@ def test_other_zone_tables_are_not_followed() -> None:
     shards = changes(driver.topics, catalog.SHARDS)
     last = shards[-1]
     assert last.value is not None
-    older = last._replace(value=last.value.replace(b'"tz_version":"20', b'"tz_version":"19'))
+    older = replace(last, value=last.value.replace(b'"tz_version":"20', b'"tz_version":"19'))
     assert older != last
     store = MemoryStore()
     follower = Follower(0, store, Rebuild(store, 0), driver.now)
