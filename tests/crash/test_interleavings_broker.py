@@ -143,7 +143,7 @@ def test_an_outage_is_decided_once(one_shard: Cluster) -> None:
     """
     node = one_shard.node(catch_up_per_s=1).start()
     await_ready(node)
-    first = now_ms() + 1_500
+    first = now_ms() + 4_000  # two clients come up before, a second each while other tests run
     once, thrice = (Beat(name, first, first + 11_000) for name in ("acme/once", "other/thrice"))
     # Older than the grace is then whatever fell due before the kill; the newest three are not too late to run.
     create(one_shard, [once], misfire="fire_once", max_lateness_ms=8_000)
