@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from scheduler.local import Broker, java
 from scheduler.local.probe import registered_brokers
+from tests.support.node import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,11 +200,17 @@ def test_in_the_foreground_it_stops_with_the_command(data_dir: str, number: sign
 def test_in_the_foreground_a_node_that_dies_is_an_error(data_dir: str) -> None:
     """A broker that ends by itself ends the command with its last words and exit code 3."""
     command = [*SCHEDULER, "broker", "start", "--foreground", "--json", "--data-dir", data_dir]
+
+    def logs() -> list[Path]:
+        return list(Path(data_dir).rglob("server.log"))
+
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
-        psutil.Process(json.loads(program.stdout.readline())["pids"][0]).kill()
+        broker = psutil.Process(json.loads(program.stdout.readline())["pids"][0])
+        # It answers before it has written so.
+        wait_until(lambda: any("Kafka Server started" in log.read_text() for log in logs()), "its log says started")
+        broker.kill()
         _, said = program.communicate(timeout=60)
     assert program.returncode == 3
     assert "ended by itself" in said
-    # Which line is its last one depends on the moment: it answers before it has written that it is started.
-    assert re.search(r"^\d{4}-\d\d-\d\dT\S+ INFO ", said, re.MULTILINE), said
+    assert "Kafka Server started" in said
