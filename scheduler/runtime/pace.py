@@ -7,7 +7,8 @@ has waited the larger its share, up to the whole, and in the end it goes before 
 kept up with, a burst is not disturbed.
 
 One shard at a time also reads ahead, a chunk of some 10 ms: they would all do so at once, since what they have read
-ends at the same instant, and what is due meanwhile would wait for all of them (ADR 0025).
+ends at the same instant, and what is due meanwhile would wait for all of them (ADR 0025). One shard at a time decides
+on commands, if they are many: what is due in the others would wait for all of their steps (ADR 0027).
 
 While a shard has much to fire the interpreter also changes threads less often: in its usual 5 ms a shard hands about a
 tenth of a large step to its client, which then sends what it has in small batches, and all shards go slowly together
@@ -19,6 +20,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
+
+from scheduler.shard.shard import FEW_COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,6 +48,8 @@ class Pace:
         self._since: dict[int, float] = {}  # when a shard's chores began to wait
         self._holder: int | None = None
         self._reading = Lock()
+        self._deciding = False
+        self._decide_next: dict[int, Callable[[], None]] = {}  # who found it taken, and how to call it
         self._began = 0.0
         self._rest_until = 0.0
         self._quiet_until = 0.0
@@ -90,11 +95,40 @@ class Pace:
             if is_free:
                 self._reading.release()
 
+    @contextmanager
+    def deciding(self, shard: int, waiting: int, call: Callable[[], None]) -> Iterator[bool]:
+        """Whether the shard may decide on commands now, of which so many wait; if not, `call` says when to ask again.
+
+        Only one is called at a time. If it does not ask, the others must do so by themselves, after a while.
+        """
+        is_many = waiting > FEW_COMMANDS
+        with self._lock:
+            decides = not is_many or not self._deciding
+            self._deciding = self._deciding or is_many
+            if decides:
+                self._decide_next.pop(shard, None)
+            else:
+                self._decide_next.setdefault(shard, call)
+        try:
+            yield decides
+        finally:
+            if decides:
+                self._call_next(is_over=is_many)
+
+    def _call_next(self, *, is_over: bool) -> None:
+        with self._lock:
+            self._deciding = self._deciding and not is_over
+            following = None if self._deciding else next(iter(self._decide_next), None)
+            call = None if following is None else self._decide_next.pop(following)
+        if call is not None:
+            call()
+
     def leave(self, shard: int) -> None:
         """The shard is here no more."""
         with self._lock:
             self._note(shard, is_pressed=False)
             self._since.pop(shard, None)
+            self._decide_next.pop(shard, None)
             if self._holder == shard:
                 self._holder = None
 

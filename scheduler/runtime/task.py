@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 WAIT_S = 1.0  # at most, between looks
 SHORT_WAIT_MS = 1_000  # the clocks of two nodes may differ by some ms; longer is worth telling
+LOOK_MS = 5.0  # between looks whether something has fallen due, at least
+QUEUE_MS = 100.0  # to join what is due, while commands wait for their turn: the brokers have enough to do
 BUDGET_S = 0.02  # between looks while work waits for a budget
 READ_S = 0.02  # between looks whether another shard still reads ahead
 RETRY_S = 0.05  # the first; a kept shard goes on at once
@@ -74,6 +76,7 @@ class ShardTask:
         self._closing = False
         self._leaves_at: float | None = None
         self._idle_ms = 0.0  # with nothing due within this, a shard that leaves is gone
+        self._called = False  # to take commands
         self._wipe = False  # the store was of no use
         self.refusals = 0  # of its store in a row, since it served for a while
         self._ready_at: float | None = None
@@ -314,6 +317,7 @@ class ShardTask:
         tenants = NO_TENANTS
         jumps = clock.jumps  # a look that is late after one is late because of it
         rest_ms = 0.0  # until the next step may begin
+        due_rest_ms = 0.0  # the same, once something is due
         stepped = self._monotonic()
         while not self._closing:
             if self._around.tables.calendars is not calendars:
@@ -341,21 +345,24 @@ class ShardTask:
                 return
             is_due = due is not None and due <= now
             elapsed_ms = (self._monotonic() - stepped) * 1000
-            if elapsed_ms < rest_ms and not (is_due and elapsed_ms >= settings.join_due_ms):
+            if elapsed_ms < rest_ms and not self._called and not (is_due and elapsed_ms >= due_rest_ms):
                 if not self._housekeep(shard, now, chores=False):
-                    self._wait(min(rest_ms - elapsed_ms, settings.join_due_ms) / 1000)
+                    self._rest(min(rest_ms - elapsed_ms, max(LOOK_MS, settings.join_due_ms)) / 1000)
                 continue
             stepped = self._monotonic()
+            self._called = False
             pace.press(self.number, is_pressed=shard.is_pressed(now))
             chores = pace.turn(self.number, has_chores=shard.has_chores)
             with self._wake:
+                waiting = len(self._inbox)
                 inputs = list(islice(self._inbox, shard.max_inputs))
                 if self._caught_up and not inputs:
                     shard.commands_read()
             for question, ran in scanner.answers():
                 shard.answer(question, ran)
             away = "clock" if jumps != clock.jumps else "downtime"
-            step = shard.plan(now, inputs, away=away, chores=chores)
+            with pace.deciding(self.number, waiting, self._call) as decides:
+                step = shard.plan(now, inputs if decides else (), away=away, chores=chores)
             shard.took((self._monotonic() - stepped) * 1000)
             jumps = clock.jumps
             if step is not None:
@@ -366,11 +373,14 @@ class ShardTask:
                 self.position = shard.position(COMMANDS_INPUT)
                 self._around.telemetry.committed(step, self._around.clock.now() or now, seconds)
                 rest_ms = settings.join_due_ms if len(self._inbox) >= shard.max_inputs else settings.join_ms
+                due_rest_ms = settings.join_due_ms
+            if not decides:
+                rest_ms = due_rest_ms = max(QUEUE_MS, settings.join_due_ms)  # or until called
             scanner.ask(shard.questions())
             more = self._housekeep(shard, now, chores=chores)
             pace.done(self.number)
             gauges.show(shard, now, len(self._inbox))
-            if step is None and not more:
+            if decides and step is None and not more:
                 self._wait_for_work(shard)
 
     def _housekeep(self, shard: Shard, now: int, *, chores: bool) -> bool:
@@ -388,6 +398,17 @@ class ShardTask:
             seconds = min(seconds, READ_S)
         with self._wake:
             if not self._inbox and not self._closing:
+                self._wake.wait(seconds)
+
+    def _call(self) -> None:
+        """Another shard has decided on its commands: it may be our turn."""
+        with self._wake:
+            self._called = True
+            self._wake.notify()
+
+    def _rest(self, seconds: float) -> None:
+        with self._wake:
+            if not self._closing and not self._called:
                 self._wake.wait(seconds)
 
     def _notify(self) -> None:

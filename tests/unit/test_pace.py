@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +17,12 @@ from scheduler.runtime.pace import (
     WHOLE_AFTER_S,
     Pace,
 )  # fmt: skip
+from scheduler.shard.shard import FEW_COMMANDS
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+MANY = FEW_COMMANDS + 1
 
 
 class Machine:
@@ -119,3 +127,65 @@ def test_one_shard_at_a_time_reads_ahead(machine: Machine) -> None:
         raise ValueError("a store that refuses")
     with pace.reading() as third:
         assert third
+
+
+class Deciding:
+    """Shards that ask for turns to decide on commands, and who was called."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self.called: list[int] = []
+
+    def asks(self, shard: int, commands: int = MANY) -> AbstractContextManager[bool]:
+        return self._pace.deciding(shard, commands, partial(self.called.append, shard))
+
+    def gets(self, shard: int, commands: int = MANY) -> bool:
+        """Whether it gets the turn, which is over at once."""
+        with self.asks(shard, commands) as decides:
+            return decides
+
+
+def test_one_shard_at_a_time_decides_on_many_commands(machine: Machine) -> None:
+    """Those that found it taken are called one after the other, in their order and once each; also if a plan fails."""
+    shards = Deciding(machine.pace)
+    with suppress(ValueError), shards.asks(1) as first:
+        assert first
+        assert [shards.gets(shard) for shard in (2, 3, 2)] == [False] * 3
+        raise ValueError("a plan that fails")
+    assert shards.called == [2]
+    assert shards.gets(2)
+    assert shards.called == [2, 3]
+    assert shards.gets(3)
+    assert shards.called == [2, 3]
+
+
+def test_few_commands_wait_for_nobody(machine: Machine) -> None:
+    """A command or two is decided on while another shard has thousands, which are still alone then."""
+    shards = Deciding(machine.pace)
+    with shards.asks(1):
+        assert shards.gets(2, FEW_COMMANDS)
+        assert shards.gets(3, 0)
+        assert not shards.gets(4)
+        assert shards.called == []
+    assert shards.called == [4]
+
+
+def test_a_shard_that_got_its_turn_otherwise_is_not_called_for_it(machine: Machine) -> None:
+    """It asked by itself, or has few commands left, or is gone: the next one is called."""
+    for end in (lambda s: s.gets(2), lambda s: s.gets(2, FEW_COMMANDS), lambda _: machine.pace.leave(2)):
+        shards = Deciding(machine.pace)
+        with shards.asks(1):
+            assert [shards.gets(shard) for shard in (4, 2, 3)] == [False] * 3
+        assert shards.called == [4]
+        end(shards)
+        shards.gets(4)
+        assert shards.called == [4, 3]
+
+
+def test_a_shard_that_was_called_for_little_calls_the_next(machine: Machine) -> None:
+    """What waited for it may have been taken back meanwhile."""
+    shards = Deciding(machine.pace)
+    with shards.asks(1):
+        assert [shards.gets(shard) for shard in (2, 3)] == [False] * 2
+    assert shards.gets(2, 0)
+    assert shards.called == [2, 3]
