@@ -24,7 +24,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from topics.catalog import COMMANDS, REPLIES
-from topics.codec import Undecodable, decode, encode
+from topics.codec import Undecodable, decode, encode, with_command_id
 from topics.messages import (
     COMMAND_ID_HEADER,
     COMMAND_ID_PATTERN,
@@ -179,7 +179,7 @@ class CommandClient:
         """Key, command id and value. Raises TypeError or ValueError when it cannot be addressed or printed."""
         if isinstance(command, dict):
             if command.get("command_id") is None:
-                command = {**command, "command_id": self._new_id()}
+                command = with_command_id(command, self._new_id())
             key, id_ = _address(command.get("schedule_id"), command["command_id"])
             return key, id_, msgspec.json.encode(command)
         if command.command_id is None:

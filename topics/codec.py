@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Raw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 MAX_VALUE_BYTES: Final = 2 * 1024 * 1024  # Kafka's own default is 1 MiB a record; nothing legal comes near
 MAX_DEPTH: Final = 256  # of arrays and objects inside one another, the payload's included
@@ -43,6 +43,7 @@ _parts = msgspec.json.Decoder(_Parts).decode
 _payload = msgspec.json.Decoder(_Payload).decode
 raw_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 """The fields of a JSON object, each value as it is: a payload is nobody's to touch."""
+_raw = msgspec.json.Decoder(Raw).decode
 _plain = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _decoders: dict[type, Callable[[bytes], Any]] = {}
@@ -93,6 +94,13 @@ def decode(kind: type[_T], value: bytes | None) -> _T:
         raise Undecodable(what, _sentence(error)) from None
 
 
+def with_command_id(command: Mapping[str, Any], command_id: str) -> dict[str, Any]:
+    """The command's fields, under this id. It begins as the examples do: creates that are alike are known by that."""
+    begun = {name: command[name] for name in ("command", "schedule_id") if name in command}
+    rest = {name: value for name, value in command.items() if name != "command_id"}
+    return {**begun, "command_id": command_id, **rest}
+
+
 def split_command(value: bytes | None) -> dict[str, object]:
     """The fields of a command as plain values, `payload` and `spec.payload` as the producer's own bytes.
 
@@ -108,6 +116,20 @@ def split_command(value: bytes | None) -> dict[str, object]:
         raise
     except (ValueError, RecursionError) as error:
         raise Undecodable("command", _sentence(error)) from None
+
+
+def is_one_value(part: bytes) -> bool:
+    """Whether `part`, cut out of a command as a payload, is one JSON value and nothing else, as strict as all of it.
+
+    False also for one that is nested so deep that the whole command has to be looked at.
+    """
+    try:
+        if not part.isascii():
+            part.decode()
+        is_flat = len(part) <= MAX_DEPTH or part.count(b"{") + part.count(b"[") <= MAX_DEPTH // 2
+        return is_flat and bytes(_raw(part)) == part
+    except (ValueError, RecursionError):
+        return False
 
 
 def _quick(value: bytes) -> dict[str, object] | None:

@@ -9,8 +9,10 @@ from scheduler.core.time import stamp
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/-]{0,150}")
-_SCHEDULE_ID = re.compile(f"{_TENANT.pattern}/{_NAME.pattern}")
-_COMMAND_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SCHEDULE_ID = f"{_TENANT.pattern}/{_NAME.pattern}"  # a pattern of ASCII characters, as is the next
+COMMAND_ID = r"[A-Za-z0-9._-]{1,64}"
+_SCHEDULE_ID = re.compile(SCHEDULE_ID)
+_COMMAND_ID = re.compile(COMMAND_ID)
 _LANE = re.compile(r"[a-z0-9-]{1,40}")
 
 

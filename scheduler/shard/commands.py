@@ -24,7 +24,7 @@ from scheduler.core.problem import Problem
 from scheduler.core.replan import by_calendar
 from scheduler.core.time import MAX_MS
 from scheduler.shard import backfills, keys
-from scheduler.shard.alike import Forms
+from scheduler.shard.alike import Alike, Forms
 from scheduler.shard.forwarding import forward, name_of, origin_of, receive
 from topics.codec import Undecodable, split_command
 from topics.partition import partition_for
@@ -44,6 +44,9 @@ FEW = 200  # live records that are read for it: as cheap as looking for those of
 URGENT = frozenset({"pause", "cancel"})
 MAX_COMMAND_BYTES = 256 * 1024  # whatever is made of a command (copy, answer, change put off) must fit a Kafka record
 KEPT_MARGIN_MS = 3_600_000  # a backfill must find out what ran before the dispatch topics forget it
+
+
+_Given = Command | Alike
 
 
 class Input(Struct, frozen=True, gc=False):
@@ -72,9 +75,9 @@ class Commands:
 
     def apply(self, step: Step, inputs: Sequence[Input]) -> None:
         """All of them, pauses and cancels first where no earlier command of this step names the same schedule."""
-        commands: list[tuple[Input, Command]] = []
+        commands: list[tuple[Input, _Given]] = []
         for record in inputs:
-            command = self._read(step, record)
+            command = self._recognised(step, record) or self._read(step, record)
             if command is not None:
                 commands.append((record, command))
         self._reader.touch(step, (command.schedule_id for _, command in commands))
@@ -82,6 +85,12 @@ class Commands:
             step.owners = self._owners()
         for record, command in _urgent_first(commands):
             self._apply(step, record, command)
+
+    def _recognised(self, step: Step, record: Input) -> Alike | None:
+        alike = self._forms.recognised(record)
+        if alike is None or partition_for(alike.key, self._catalogue.shards) != step.record.shard:
+            return None
+        return alike
 
     def _read(self, step: Step, record: Input) -> Command | None:
         """The command, if it is one and is ours."""
@@ -168,9 +177,12 @@ class Commands:
 
     # --- carrying a decision out
 
-    def _apply(self, step: Step, record: Input, command: Command) -> None:
-        if self._forms.apply(step, command):
+    def _apply(self, step: Step, record: Input, given: _Given) -> None:
+        if self._forms.apply(step, record, given):
             return
+        command = self._read(step, record) if isinstance(given, Alike) else given
+        if command is None:
+            return  # answered elsewhere
         found = self._live(step, command.schedule_id) if command.verb not in _ALONE else ()
         if found:
             for change in _changes(found, min(record.appended_at, step.now)):
@@ -408,11 +420,11 @@ def _too_large(record: Input) -> str | None:
     return f"a command of {size} bytes; at most {MAX_COMMAND_BYTES}: put the data elsewhere and pass a reference"
 
 
-def _urgent_first(commands: Sequence[tuple[Input, Command]]) -> Sequence[tuple[Input, Command]]:
+def _urgent_first(commands: Sequence[tuple[Input, _Given]]) -> Sequence[tuple[Input, _Given]]:
     if not any(command.verb in URGENT for _, command in commands):
         return commands
-    first: list[tuple[Input, Command]] = []
-    rest: list[tuple[Input, Command]] = []
+    first: list[tuple[Input, _Given]] = []
+    rest: list[tuple[Input, _Given]] = []
     waiting: set[str] = set()
     for record, command in commands:
         if command.verb in URGENT and command.schedule_id not in waiting:

@@ -124,8 +124,11 @@ class Step:
 
     def answer(self, command: Command, code: str, value: bytes) -> None:
         """A command's reply."""
-        header = (COMMAND_ID_HEADER, command.command_id.encode())
-        self.emit(self.catalogue.replies, command.schedule_id.encode(), value, [header])
+        self.reply(command.schedule_id.encode(), command.command_id.encode(), code, value)
+
+    def reply(self, owner: bytes, command_id: bytes, code: str, value: bytes) -> None:
+        """The same, for a command that is known by its ids."""
+        self.emit(self.catalogue.replies, owner, value, [(COMMAND_ID_HEADER, command_id)])
         self.answered.append(code)
 
     def send(self, target: Target, value: bytes, origin: str, available_at: int) -> None:

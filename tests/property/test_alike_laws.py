@@ -16,6 +16,9 @@ from tests.support.driver import START, Driver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scheduler.shard.alike import Alike
+    from scheduler.shard.commands import Input
+
 SOON = format_instant(START + 3_000)
 DAILY = {"cron": "0 9 * * *", "zone": "UTC"}
 # A definition, and whether the third create of it is filled in.
@@ -95,11 +98,18 @@ def live(life: list[tuple[int, str, list[Command]]]) -> Driver:
         elif act == "outage":
             driver.outage(driver.now + 600_000)
         for command in commands:
-            named = {**command, "command_id": f"c{len(driver.commands)}"}
+            named = with_id(command, f"c{len(driver.commands)}")
             value = json.dumps(named, separators=(",", ":"), ensure_ascii=False).encode()
             driver.send(value, key=str(command["schedule_id"]).encode())
     driver.advance(5_000)
     return driver
+
+
+def with_id(command: Command, command_id: str) -> Command:
+    """Named in the usual place, as most clients do; for every third schedule at the end."""
+    if int(command["schedule_id"].rsplit("/")[1]) % 3 == 0:
+        return {**command, "command_id": command_id}
+    return {"command": command["command"], "schedule_id": command["schedule_id"], "command_id": command_id, **command}
 
 
 @pytest.fixture
@@ -210,6 +220,96 @@ def test_a_form_ends_with_the_first_nominal(filled: Filled) -> None:
     )
     assert filled == [False, False, True, False, False]
     assert len(driver.dispatched()) == 5
+
+
+@pytest.fixture
+def recognised(monkeypatch: pytest.MonkeyPatch) -> Filled:
+    """For each command of the test whether it was known by its bytes."""
+    found: Filled = []
+    look = Forms.recognised
+
+    def noted(self: Forms, record: Input) -> Alike | None:
+        alike = look(self, record)
+        found.append(alike is not None)
+        return alike
+
+    monkeypatch.setattr(Forms, "recognised", noted)
+    return found
+
+
+USUAL = b'{"command":"create","schedule_id":"acme/%s","command_id":"%s","spec":{"trigger":%s,"payload":%s}}'
+CRON = b'{"cron":"0 9 * * *","zone":"UTC"}'
+WAYS: dict[str, tuple[bytes, bool]] = {
+    "with another payload": (USUAL % (b"b", b"b", CRON, b'{"deep":[{"payload":1}],"text":"\\"}"}'), True),
+    "with a payload that is not ASCII": (USUAL % (b"b", b"b", CRON, '"☃"'.encode()), True),
+    "with null": (USUAL % (b"b", b"b", CRON, b"null"), False),
+    "with a blank before its payload": (USUAL % (b"b", b"b", CRON, b" 1"), False),
+    "with more after its payload": (USUAL % (b"b", b"b", CRON, b'1,"priority":"high"'), False),
+    "with its payload twice": (USUAL % (b"b", b"b", CRON, b'1,"payload":2'), False),
+    "with half a payload": (USUAL % (b"b", b"b", CRON, b'{"a":'), False),
+    "with bytes that are no text": (USUAL % (b"b", b"b", CRON, b'"\xff"'), False),
+    "with a payload that is too long": (USUAL % (b"b", b"b", CRON, b'"%s"' % (b"x" * 70_000)), True),
+    "with a payload nested too deep": (USUAL % (b"b", b"b", CRON, b"[" * 300 + b"]" * 300), False),
+    "with a payload nested deep": (USUAL % (b"b", b"b", CRON, b"[" * 200 + b"]" * 200), False),
+    "of another definition": (USUAL % (b"b", b"b", CRON.replace(b"9", b"8"), b"1"), False),
+    "of no schedule": (USUAL % (b"-b", b"b", CRON, b"1"), False),
+    "of an escaped name": (USUAL % (b"\\u0062", b"b", CRON, b"1"), False),
+    "of a name that is too long": (USUAL % (b"b" * 152, b"b", CRON, b"1"), False),
+    "under an id that is none": (USUAL % (b"b", b"b:b", CRON, b"1"), False),
+    "of one that is there": (USUAL % (b"a1", b"b", CRON, b"1"), True),
+    "once more": (USUAL % (b"a1", b"a1", CRON, b"1"), True),
+}
+
+
+def sent(value: bytes, key: bytes | None) -> Driver:
+    """A shard that knows a form and the text of its creates, and is sent these bytes."""
+    driver = Driver()
+    for name in (b"a1", b"a2", b"a3", b"a4"):
+        driver.send(USUAL % (name, name, CRON, b"1"), key=b"acme/" + name)
+        driver.turn()
+    driver.send(value, key=key)
+    driver.advance(1_000)
+    return driver
+
+
+def same_as_read(value: bytes, key: bytes | None) -> None:
+    short = sent(value, key)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Forms, "recognised", lambda *_: None)
+        long = sent(value, key)
+    assert short.topics.log == long.topics.log
+    assert short.contents() == long.contents()
+
+
+@pytest.mark.parametrize(("value", "expected"), WAYS.values(), ids=WAYS)
+def test_which_creates_are_recognised(value: bytes, expected: bool, recognised: Filled) -> None:
+    """Those that are as one that was read, but for ids and payload; whatever they are, they mean the same."""
+    same_as_read(value, value.split(b'"')[7])
+    assert recognised == [False, False, False, True, expected]
+
+
+def test_the_key_of_a_create_is_looked_at() -> None:
+    """A create without its key, or with another one's, is told so."""
+    for key in (None, b"acme/other"):
+        same_as_read(USUAL % (b"b", b"b", CRON, b"1"), key)
+
+
+PIECES = [
+    b'"', b"\\", b"{", b"}", b"[", b",", b":", b" ", b"1", b"null", b'"payload":', b',"payload":1', b'"spec":',
+    b',"spec":{}', b',"actor":"eve"', b',"dry_run":true', b'"schedule_id":"acme/c",', b"\xff", b"\x00", b"a",
+]  # fmt: skip
+EDITS = st.tuples(st.floats(0, 1), st.integers(0, 12), st.sampled_from([b"", *PIECES]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(EDITS, min_size=1, max_size=3), st.sampled_from([b"1", b'{"a":"b"}', b'"\\"}"']))
+def test_bytes_mean_the_same_recognised_or_read(edits: list[tuple[float, int, bytes]], payload: bytes) -> None:
+    """However a create was mangled: what is near to one that is known is taken for it only if it is."""
+    value = USUAL % (b"b", b"b", CRON, payload)
+    for place, cut, piece in edits:
+        at = int(place * len(value))
+        value = value[:at] + piece + value[at + cut :]
+    same_as_read(value, b"acme/b")
 
 
 def test_many_kinds_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:

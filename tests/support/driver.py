@@ -20,6 +20,7 @@ from scheduler.shard.rebuild import ORDER, Change, Rebuild, mark_applied
 from scheduler.shard.shard import Shard, ShardSettings
 from scheduler.state.store import MemoryStore, Store
 from topics.catalog import Catalogue
+from topics.codec import with_command_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +142,8 @@ class Driver:
         appended = self.now if at is None else at
         if isinstance(command, dict):
             command.setdefault("command_id", f"c{self._sent}")
-            key, value = str(command["schedule_id"]).encode(), json.dumps(command, separators=(",", ":")).encode()
+            named = with_command_id(command, command["command_id"])
+            key, value = str(command["schedule_id"]).encode(), json.dumps(named, separators=(",", ":")).encode()
         else:
             key, value = b"k", command
         fields = {"partition": 0, "appended_at": appended, "key": key, "value": value, **record}

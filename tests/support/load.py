@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from tests.support.commands import ask
 from tests.support.verifier import Beat, beats, now_ms, quiet
+from topics.codec import with_command_id
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class Load:
     def _send(self, producer: Producer, command: dict[str, Any]) -> None:
         self._count += 1
         key = command["schedule_id"].encode()
-        value = json.dumps({**command, "command_id": f"load-{self._count}"}, separators=(",", ":")).encode()
+        value = json.dumps(with_command_id(command, f"load-{self._count}"), separators=(",", ":")).encode()
         partition = partition_for(key, self._cluster.shards)
         while True:
             try:

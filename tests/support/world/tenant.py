@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import format_instant
 from tests.support.world.log import Draft
+from topics.codec import with_command_id
 from topics.partition import partition_for
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Tenant:
         return [name for name in self.sent if name not in answered]
 
     def _send(self, command: dict[str, Any]) -> None:
-        command["command_id"] = f"c{len(self.sent) + 1}"
+        command = with_command_id(command, f"c{len(self.sent) + 1}")
         self.sent[command["command_id"]] = command
         key, value = command["schedule_id"].encode(), json.dumps(command, separators=(",", ":")).encode()
         logs = self._brokers.topics[self._brokers.catalogue.commands]
