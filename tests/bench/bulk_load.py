@@ -27,6 +27,8 @@ AHEAD_S = 8
 AFTER_S = 3  # by then the gauges of what is overdue are those of after the load
 BEHIND_S = 60.0
 LATE_S = 1.0
+READ_S = 6.0  # to read what the hundred did, and
+READ_PER_S = 4_000  # this many a second: few to a transaction
 MEMORY_MB = 1_000
 STORE_BYTES = 200
 MANY = 1_000_000  # schedules from which on the stores are more than their logs of what was written last
@@ -57,12 +59,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             ended = time.time()
         cpu = it.cpu_s() - cpu
         _await_punctual(it)
-        late, seen = _lateness(it, int(began * 1000), int(ended * 1000))
+        expected = (int(ended * 1000) // 1000 - (int(began * 1000) + 999) // 1000) * PUNCTUAL
+        late, seen = _lateness(it, int(began * 1000), int(ended * 1000), READ_S + expected / READ_PER_S)
         store = it.store_bytes()
         sst = sum(file.stat().st_size for file in it.settings.data_dir.rglob("*.sst"))
         log = {topic: size - before.get(topic, 0) for topic, size in it.log_bytes().items()}
     seconds = ended - began
-    expected = (int(ended * 1000) // 1000 - (int(began * 1000) + 999) // 1000) * PUNCTUAL
     missing = max(0, expected - seen)
     p99 = quantile(late, 0.99)
     small = args.count < MANY or store / args.count <= STORE_BYTES
@@ -88,9 +90,9 @@ def _await_punctual(it: Stand) -> None:
         time.sleep(0.5)
 
 
-def _lateness(it: Stand, since: int, until: int) -> tuple[list[float], int]:
-    """Seconds of lateness of the hundred's occurrences due between two instants, and how many there were."""
-    seen = Reader(it, 1 << 40, 6, b'"punctual/').result(200)
+def _lateness(it: Stand, since: int, until: int, seconds: float) -> tuple[list[float], int]:
+    """Seconds of lateness of the hundred's occurrences due between two instants, and how many were read so long."""
+    seen = Reader(it, 1 << 40, seconds, b'"punctual/').result(seconds + 200)
     within = {
         name: (append - due) / 1000
         for name, append, due in zip(seen.ids, seen.appended, seen.due, strict=True)
