@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS, Calendars, bound, planned_by
-from scheduler.core.due import is_passed_over, schedule_of
+from scheduler.core.due import HEAD_SIZE, instant_end, instant_of, is_passed_over, schedule_of
 from scheduler.core.record import ShardRecord
 from scheduler.errors import StateCorrupted, StoreUnusable
 from scheduler.shard import keys
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 ORDER = (catalog.SHARDS, catalog.LIVE, catalog.SCHEDULES)
 _APPLIED = "applied."
+HEADS = 4096  # kept; some MB
 FORGET_AFTER = 10_000  # deletes at the head of the due index before its range is dropped
 
 
@@ -55,7 +56,7 @@ class Rebuild:
 
     def __init__(self, store: Store, shard: int, calendars: Calendars = NO_CALENDARS) -> None:
         self._store = store
-        self._record = ShardRecord(shard=shard)
+        self._follow(ShardRecord(shard=shard))
         self._calendars = calendars
         self._floors: dict[str, int] | None = None  # of the live records; None: not read yet
         self._last_step: dict[str, int] = {}
@@ -64,7 +65,7 @@ class Rebuild:
         self._oldest: int | None = None  # of the steps met on the shard topic
         stored = stored_record(store)
         if stored is not None:
-            self._record = stored
+            self._follow(stored)
 
     def position(self, topic: str) -> int:
         """The next offset to apply of a changelog topic (base name)."""
@@ -116,11 +117,11 @@ class Rebuild:
             else:
                 lags[queue] = wire.lag_from_bytes(lag)
                 batch.put(keys.QUEUE + queue, lag)
-        value = newest.get(b"%d" % shard)
+        value, record = newest.get(b"%d" % shard), self._record
         if value is not None:
-            self._record = wire.record_from_bytes(value)
+            record = wire.record_from_bytes(value)
             batch.put(keys.RECORD, value)
-        self._record = self._record.moved(lags=lags)
+        self._follow(record.moved(lags=lags))
         zones = newest.get(wire.zones_key(shard))
         if zones is not None:
             batch.put(keys.ZONES, zones)
@@ -148,7 +149,7 @@ class Rebuild:
                 del lags[queue]
                 batch.delete(keys.QUEUE + queue)
         self._store.write(batch)
-        self._record = self._record.moved(lags=lags)
+        self._follow(self._record.moved(lags=lags))
         if len(lags) != count:
             raise StateCorrupted(
                 f"shard {self._record.shard} has {count} lagging queues, but the records of {len(lags)} were found on "
@@ -219,6 +220,28 @@ class Rebuild:
                 move(batch, name, place, self._standing(name, value))
 
     def _standing(self, name: str, value: bytes) -> bytes | None:
+        """The index key of a schedule, derived once for all whose definitions say the same of when they fire."""
+        timed = wire.timing_from_bytes(value) if self._looked_until is not None else None
+        if timed is None or timed[1] > (self._looked_until or 0) or name in self._known_floors():
+            return self._derived(name, value)
+        head = self._heads.get(timed[0])
+        if head is None:
+            key = self._derived(name, value)
+            if key is None:
+                return None
+            if len(self._heads) >= HEADS:
+                self._heads.clear()
+            head = self._heads[timed[0]] = key[: 1 + HEAD_SIZE]
+        return head + name.encode()
+
+    def _follow(self, record: ShardRecord) -> None:
+        """From here on places are derived by this shard record."""
+        self._record = record
+        self._heads: dict[wire.Timing, bytes] = {}  # of index keys: instant and priority
+        is_even = not record.backlogs and not record.lags and record.cursor == instant_end(instant_of(record.cursor))
+        self._looked_until = instant_of(record.cursor) if is_even else None  # everything is decided up to here
+
+    def _derived(self, name: str, value: bytes) -> bytes | None:
         schedule = wire.plan_from_bytes(value, payload=False)
         calendar = schedule.spec.calendar
         if calendar is not None:

@@ -45,7 +45,15 @@ from scheduler.wire.live import (
     split_live_key,
     version_of,
 )
-from scheduler.wire.schedules import needle, plan_from_bytes, schedule_from_bytes, schedule_to_bytes, spec_value
+from scheduler.wire.schedules import (
+    Timing,
+    needle,
+    plan_from_bytes,
+    schedule_from_bytes,
+    schedule_to_bytes,
+    spec_value,
+    timing_from_bytes,
+)
 from scheduler.wire.shards import (
     lag_from_bytes,
     lag_key,
@@ -77,6 +85,7 @@ __all__ = [
     "MAX_WEIGHT",
     "DispatchTemplate",
     "Source",
+    "Timing",
     "accepted_at",
     "available_at",
     "backfill_key",
@@ -121,6 +130,7 @@ __all__ = [
     "split_versioned_key",
     "tenant_faults",
     "tenant_from_bytes",
+    "timing_from_bytes",
     "version_of",
     "versioned_key",
     "zones_from_bytes",

@@ -108,6 +108,50 @@ class _Plan(msgspec.Struct, gc=False):
 _plan = msgspec.json.Decoder(_Plan).decode
 
 
+class _Timed(msgspec.Struct, gc=False):
+    """Of a definition, what says when it fires."""
+
+    trigger: Raw
+    start: str | None = None
+    end: str | None = None
+    priority: str = PRIORITY_NAMES[Priority.NORMAL]
+    window_ms: int = 0
+    calendar: str | None = None
+
+
+class _Placed(msgspec.Struct, gc=False):
+    """Of a schedule record, what says where it stands in the due index."""
+
+    state: str
+    effective_at: str
+    spec: _Timed
+    floor: str | None = None
+
+
+_placed = msgspec.json.Decoder(_Placed).decode
+
+_ONE_SHOT = b'"trigger":{"at":'
+Timing = tuple[bytes, str | None, str | None, str]
+
+
+def timing_from_bytes(value: bytes) -> tuple[Timing, int] | None:
+    """(what an active schedule's nominals and priority follow from, its floor): alike for many, whatever their names.
+
+    None if there is more to it (another state, a window, a calendar, `H`), and for one-shots, of which few are alike.
+    Raises StateCorrupted.
+    """
+    if _ONE_SHOT in value:
+        return None
+    try:
+        record = _placed(value)
+        spec, trigger = record.spec, bytes(record.spec.trigger)
+        if record.state != State.ACTIVE or spec.window_ms or spec.calendar is not None or _HASHED.search(trigger):
+            return None
+        return (trigger, spec.start, spec.end, spec.priority), instant_at(record.floor or record.effective_at)
+    except (msgspec.MsgspecError, ValueError) as fault:
+        raise unreadable("a schedule record", fault, value) from fault
+
+
 def _schedule_of(record: m.Schedule | _Plan, spec: Spec, recent: tuple[Answer, ...], older: str) -> Schedule:
     effective_at = instant_at(record.effective_at)
     return Schedule(
