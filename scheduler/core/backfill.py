@@ -128,7 +128,8 @@ class Backfill(Struct, frozen=True, kw_only=True, gc=False):
             after = nominal
             if nominal not in self.owed:
                 attempt = 1 if stretch is None else stretch.attempt + 1
-                runs.append(Run(*nominal_at(plain, nominal), Origin.BACKFILL, attempt=attempt))
+                at = nominal_at(plain, nominal)
+                runs.append(Run(at.scheduled_for, at.available_at, Origin.BACKFILL, attempt=attempt))
         rest = tuple(stretch for stretch in ran if stretch.last > after)
         return runs, replace(self, after=after, ran=rest, dispatched=self.dispatched + len(runs))
 

@@ -21,9 +21,11 @@ the whole due index can therefore be derived again, and it is not logged itself.
 
 from __future__ import annotations
 
+import struct
 from operator import itemgetter
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from scheduler.core.policy import Look, nominal_at
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from scheduler.core.policy import Rules
     from scheduler.core.record import ShardRecord
 
-_HEAD = Struct(">QB")
+_HEAD = struct.Struct(">QB")
 HEAD_SIZE = _HEAD.size  # of the instant and the priority
 _LAST = b"\xff"  # sorts after every priority byte
 
@@ -179,7 +181,7 @@ def look_at(key: bytes, record: ShardRecord, now: int, rules: Rules) -> Look:
     return Look(now, now, rules)
 
 
-class Due(NamedTuple):
+class Due(Struct, frozen=True, gc=False):
     """A schedule's place in the due index."""
 
     key: bytes

@@ -102,7 +102,7 @@ VERSION_FIELDS = (
 )  # fmt: skip
 
 
-class Answer(NamedTuple):
+class Answer(Struct, frozen=True, gc=False):
     """What a command got, as a schedule remembers it for a repeat."""
 
     command_id: str
@@ -149,7 +149,7 @@ class Schedule(Struct, frozen=True, kw_only=True, gc=False):
         return nominal
 
 
-class Nominal(NamedTuple):
+class Nominal(Struct, frozen=True, order=True, gc=False):
     """One instant the trigger names, and when it may start."""
 
     scheduled_for: int

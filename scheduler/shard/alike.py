@@ -25,7 +25,7 @@ from scheduler import wire
 from scheduler.core.decision import Effects
 from scheduler.core.due import Due, due_key
 from scheduler.core.identity import COMMAND_ID, SCHEDULE_ID
-from scheduler.core.model import Answer, Nominal, State
+from scheduler.core.model import Nominal, State
 from scheduler.core.spec import MAX_PAYLOAD_BYTES, shared_by_all
 from scheduler.core.time import format_instant
 from scheduler.shard.step import Ready
@@ -248,11 +248,7 @@ def _printed(made: Schedule, command: Command, decision: Decision, now: int) -> 
 
 def _made(like: Schedule, schedule_id: str, command_id: str, payload: bytes | None, now: int) -> Schedule:
     """The schedule that another create of the kind makes at `now`. `like` has no payload."""
-    answer = like.recent[0]
-    recent = Answer(
-        command_id, answer.command, answer.accepted, answer.code, answer.message, now, answer.version,
-        answer.revision, now,
-    )  # fmt: skip
+    recent = replace(like.recent[0], command_id=command_id, at=now, effective_at=now)
     return replace(
         like,
         schedule_id=schedule_id,

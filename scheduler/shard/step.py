@@ -7,7 +7,7 @@ A step is built from the store and the step itself (a schedule changed twice in 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -55,7 +55,7 @@ class Forward(Struct, frozen=True, gc=False):
     headers: Headers
 
 
-class Ready(NamedTuple):
+class Ready(Struct, frozen=True, gc=False):
     """What else would be worked out of a schedule that is saved: its record, and its place in the due index."""
 
     record: bytes
@@ -239,10 +239,10 @@ class Step:
         if schedule is None:
             self.batch.delete(key)
         else:
-            value, touched.due = touched.ready or (
-                wire.schedule_to_bytes(schedule, self.definition(schedule.spec)),
-                place_of(schedule, self.record),
+            ready = touched.ready or Ready(
+                wire.schedule_to_bytes(schedule, self.definition(schedule.spec)), place_of(schedule, self.record)
             )
+            value, touched.due = ready.record, ready.due
             self.batch.put(key, value)
         self.emit(self.catalogue.schedules, key[1:], value, self.headers)
         move(self.batch, schedule_id, touched.place, standing(schedule, touched.due))

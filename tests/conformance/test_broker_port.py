@@ -243,18 +243,16 @@ def test_committed_records_keep_order_stamps_and_offsets(port: Port) -> None:
 
     def body() -> None:
         offsets: list[int] = []
+
+        def told(_error: object, message: Any) -> None:
+            offsets.append(message.offset())
+
         producer = port.producer()
         for _ in range(2):
             producer.begin_transaction()
-            for n in range(3):
+            for n in range(3):  # by places, as `Transaction` does
                 producer.produce(
-                    port.catalogue.live,
-                    b"%d" % n,
-                    b"k",
-                    0,
-                    on_delivery=lambda _error, message: offsets.append(message.offset()),
-                    timestamp=1_767_258_000_000 + n,
-                    headers=[("step", b"1")],
+                    port.catalogue.live, b"%d" % n, b"k", 0, told, None, 1_767_258_000_000 + n, [("step", b"1")]
                 )
             producer.commit_transaction(10)
         assert offsets == [0, 1, 2, 4, 5, 6]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.support.world.network import Link
 
 EARLY = 0.05  # of the records before which what is waiting is sent, as the client does by itself after some ms
+NOT_GIVEN: Any = object()
 FULL = 0.0005  # of the records that find the client's queue full
 
 
@@ -62,12 +63,13 @@ class TransactionalProducer:
         self._is_open = True
         self._began = self._world.now
 
-    def produce(
+    def produce(  # noqa: PLR0917 - as the client has them
         self,
         topic: str,
         value: bytes | None,
         key: bytes | None,
         partition: int,
+        callback: Any = NOT_GIVEN,
         on_delivery: Callable[[Any, Any], None] | None = None,
         timestamp: int | None = None,
         headers: list[tuple[str, bytes]] | None = None,
@@ -80,7 +82,8 @@ class TransactionalProducer:
         if self._unsent and self._world.chance(EARLY):
             self._send()
         draft = Draft(key, value, headers, timestamp)
-        self._unsent.append((self._brokers.log(topic, partition), draft, on_delivery))
+        told = on_delivery if callback is NOT_GIVEN else callback
+        self._unsent.append((self._brokers.log(topic, partition), draft, told))
 
     def commit_transaction(self, timeout: float) -> None:
         self._raise_if_broken()
