@@ -117,12 +117,11 @@ def sorted_by_topic(
     found: dict[str, list[T]] = defaultdict(list)
     ends: dict[str, int] = {}
     for message in messages:
-        error = message.error()
-        topic = (message.topic() or "")[prefix:]
+        error, topic = message.error(), message.topic() or ""
         if error is None:
             found[topic].append(make(message))
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka spells it so
-            ends[topic] = message.offset() or 0
+            ends[topic[prefix:]] = message.offset() or 0
         elif not error.retriable():
             raise KafkaException(error)
-    return found, ends
+    return {topic[prefix:]: made for topic, made in found.items()}, ends

@@ -231,8 +231,6 @@ class Restore:
 
 def change_of(message: Message) -> Change:
     """A changelog record as the rebuild takes it."""
-    step = None
-    value = header(message, STEP_HEADER)
-    if value is not None and value.isdigit():
-        step = int(value)
-    return Change(message.offset() or 0, message.key(), message.value(), step)
+    step = header(message, STEP_HEADER)
+    number = int(step) if step is not None and step.isdigit() else None
+    return Change(message.offset() or 0, message.key(), message.value(), number)

@@ -82,7 +82,7 @@ class Rebuild:
         self._calendars = calendars
 
     def apply(self, topic: str, changes: Sequence[Change], next_offset: int) -> None:
-        """One batch of records, in offset order. Raises StateCorrupted for records that cannot be read."""
+        """One batch of records, in offset order. Raises StateCorrupted for what can't be read as far as needed."""
         newest: dict[bytes, bytes | None] = {}
         last = self._last_step.get(topic, 0)
         for change in changes:
@@ -180,14 +180,14 @@ class Rebuild:
             self._place(batch, moved)
 
     def _apply_schedules(self, batch: Batch, newest: dict[bytes, bytes | None]) -> None:
-        names = [key.decode() for key in newest]
-        places = self._store.get_many([keys.place(name) for name in names])
-        for name, place, value in zip(names, places, newest.values(), strict=True):
+        places = self._store.get_many([keys.PLACE + key for key in newest])
+        for (key, value), place in zip(newest.items(), places, strict=True):
+            name = key.decode()
             if value is None:
-                batch.delete(keys.schedule(name))
+                batch.delete(keys.SCHEDULE + key)
                 move(batch, name, place, None)
                 continue
-            batch.put(keys.schedule(name), value)
+            batch.put(keys.SCHEDULE + key, value)
             move(batch, name, place, self._standing(name, value))
 
     def sweep(self, after: bytes, limit: int) -> bytes | None:
@@ -221,8 +221,9 @@ class Rebuild:
 
     def _standing(self, name: str, value: bytes) -> bytes | None:
         """The index key of a schedule, derived once for all whose definitions say the same of when they fire."""
-        timed = wire.timing_from_bytes(value) if self._looked_until is not None else None
-        if timed is None or timed[1] > (self._looked_until or 0) or name in self._known_floors():
+        looked_until = self._looked_until
+        timed = None if looked_until is None else wire.timing_from_bytes(value)
+        if looked_until is None or timed is None or timed[1] > looked_until or name in self._known_floors():
             return self._derived(name, value)
         head = self._heads.get(timed[0])
         if head is None:
