@@ -248,6 +248,9 @@ Everyone who speaks to the scheduler over Kafka needs only what stands here. The
   is forwarded, at the price of a detour; its reply names the setting.
 - **Commands are idempotent by `command_id`.** No reply? Send it again with the same id. A schedule takes what it
   remembers along when it is deleted: its create, sent again after that, creates it anew.
+- **If you create by the thousand**, print compact JSON that begins with `command`, `schedule_id`, `command_id`, in this
+  order, and a definition that many share in the same bytes, its payload last: such creates are known by their bytes,
+  and cost two thirds of what others do.
 
 A namespace set for the cluster stands before every topic name; P is its number of shards.
 """
