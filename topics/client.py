@@ -178,8 +178,8 @@ class CommandClient:
     def _wire(self, command: AnyCommand) -> tuple[bytes, bytes, bytes]:
         """Key, command id and value. Raises TypeError or ValueError when it cannot be addressed or printed."""
         if isinstance(command, dict):
-            if command.get("command_id") is None:
-                command = with_command_id(command, self._new_id())
+            command_id = command.get("command_id")
+            command = with_command_id(command, self._new_id() if command_id is None else command_id)
             key, id_ = _address(command.get("schedule_id"), command["command_id"])
             return key, id_, msgspec.json.encode(command)
         if command.command_id is None:

@@ -4,6 +4,7 @@
     step.py       everything that commits together
     commands.py   input records to decisions        settle.py   decisions about nominals to records
     alike.py      creates of one definition, filled in from a form
+    texts.py      and known by their bytes
     forwarding.py commands of another partition, copied there, and known when they come twice
     horizon.py    the next seconds, encoded ahead   outage.py   backlogs and catch-up after an outage
     held.py       that, in key order and by queue   lines.py    queues in memory, and cut where it ends

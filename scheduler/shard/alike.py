@@ -2,13 +2,12 @@
 
     read, decide, print    the long way, which says what a create does; the first two of a kind go it
     learn                  a form from what came of the second: its records, with holes for what differs
-    recognised             later ones by their bytes, which but for the same holes are those of one that was read
+    recognised             later ones need not even be read: they are known by their bytes (`texts.py`)
     apply                  fills in, to the byte what the long way gives
 
 What differs is the ids, the payload and the instant of the decision. A form serves until the first nominal, while no
 deletion gives new schedules another version, and only definitions whose meaning depends on nothing else: no calendar,
-no window, no `H`, no fixed rate. Recognised is what begins with verb, schedule id and command id, as clients and
-examples here write them; in another order a create is read the long way, and filled in all the same.
+no window, no `H`, no fixed rate.
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from msgspec.structs import replace
 from scheduler import wire
 from scheduler.core.decision import Effects
 from scheduler.core.due import Due, due_key
-from scheduler.core.identity import COMMAND_ID, SCHEDULE_ID
 from scheduler.core.model import Nominal, State
 from scheduler.core.spec import MAX_PAYLOAD_BYTES, shared_by_all
 from scheduler.core.time import format_instant
 from scheduler.shard.step import Ready
-from topics.codec import SpecFields, Undecodable, is_one_value, split_command
+from scheduler.shard.texts import Alike, Texts
 
 if TYPE_CHECKING:
     from scheduler.core.command import Command
@@ -38,8 +36,9 @@ if TYPE_CHECKING:
     from scheduler.core.spec import Template
     from scheduler.shard.commands import Input
     from scheduler.shard.step import Step
+    from scheduler.shard.texts import Kind
 
-# So much is kept: with templates of a KiB at most, some 12 MB a shard if every kind is as large as may be.
+# So much is kept: with templates of a KiB and texts of two, some 14 MB a shard if every kind is as large as may be.
 _KINDS = 1024
 _LONGEST_REASON = 200  # characters
 _LONGEST_FORM = 4096  # bytes of its records
@@ -50,13 +49,6 @@ _TENANT, _COMMAND, _PAYLOAD, _INSTANT = "<tenant>", "<command>", b'"<payload>"',
 _ID = f"{_TENANT}/<name>"  # before the tenant, which it begins with
 _HOLES = (_ID.encode(), _TENANT.encode(), _COMMAND.encode(), _PAYLOAD, format_instant(_INSTANT).encode())
 _HOLE = re.compile(b"|".join(map(re.escape, _HOLES)))
-
-_Kind = tuple["Template", bool, str | None, str | None]  # the definition, whether it has a payload, actor, reason
-
-_BEGIN = re.compile(
-    b'\\{"command":"create","schedule_id":"(%b)","command_id":"(%b)"' % (SCHEDULE_ID.encode(), COMMAND_ID.encode())
-)
-_PAYLOAD_NAME = b'"payload":'
 
 
 class Blank(Struct, frozen=True):
@@ -88,57 +80,34 @@ class Form(Struct, frozen=True):
     reply: Blank
 
 
-class Alike(Struct, frozen=True, gc=False):
-    """A create of a kind, and what differs in it."""
-
-    kind: _Kind
-    schedule_id: str
-    key: bytes
-    command_id: bytes
-    payload: bytes | None
-    verb: str = "create"
-
-
 class Forms:
     """Those of one shard. What they remember changes what a create costs, never what it does."""
 
     def __init__(self) -> None:
-        self._forms: dict[_Kind, Form | None] = {}  # None: the next one of the kind gives its form
-        self._texts: dict[bytes, tuple[bytes, _Kind]] = {}  # from the ids to the payload -> from there on
+        self._forms: dict[Kind, Form | None] = {}  # None: the next one of the kind gives its form
+        self._texts = Texts()  # of kinds that have forms
 
     def recognised(self, record: Input) -> Alike | None:
-        """A create that was read before, but for its ids and payload: as good as that one, if it belongs here."""
-        value = record.value
-        begun = None if value is None or record.forwarded_from is not None else _BEGIN.match(value)
-        if value is None or begun is None:
-            return None
-        key, command_id = begun.groups()
-        before, at = _before_payload(value, begun.end())
-        found = self._texts.get(before)
-        if found is None or key != record.key:
-            return None
-        after, kind = found
-        payload = None
-        if at is not None:
-            payload = value[at : len(value) - len(after)]
-            if not value.endswith(after) or payload == b"null" or not is_one_value(payload):
-                return None
-        return Alike(kind, key.decode(), key, command_id, payload)
+        """A create that has a form, by its bytes; see `shard/texts.py`."""
+        return self._texts.recognised(record)
 
     def apply(self, step: Step, record: Input, command: Command | Alike) -> bool:
-        """Carry a create out by its form; False if it has none, or there is more to decide: then nothing was done."""
+        """Carry a create out by its form; False if it has none, or there is more to decide: then nothing was done.
+
+        One that had to be read leaves its text, so that the next one need not be.
+        """
         alike = command if isinstance(command, Alike) else _alike(command)
         form = None if alike is None else self._forms.get(alike.kind)
         if alike is None or form is None:
             return False
         if step.now >= form.first.scheduled_for or form.schedule.version != step.record.next_version:
-            self._forms[alike.kind] = None
+            self._drop(alike.kind)
             return False
         payload = alike.payload
         if step.touched[alike.schedule_id].schedule is not None or len(payload or b"") > MAX_PAYLOAD_BYTES:
             return False
         if not isinstance(command, Alike):
-            self._learn_text(record, command, alike.kind)
+            self._texts.learn(record, command, alike.kind)
         key = alike.key
         values = (key, key[: key.index(b"/")], alike.command_id, payload or b"", _stamp(step.now))
         made = _made(form.schedule, alike.schedule_id, alike.command_id.decode(), payload, step.now)
@@ -157,44 +126,12 @@ class Forms:
             return
         if len(self._forms) >= _KINDS:
             self._forms.clear()
+            self._texts.clear()
         self._forms[kind] = None
 
-    def _learn_text(self, record: Input, command: Command, kind: _Kind) -> None:
-        """Recognise the like of a create that was read the long way, if what differs stands where it is looked for."""
-        value = record.value or b""
-        begun = _BEGIN.match(value)
-        if begun is None or record.forwarded_from is not None or record.key != command.schedule_id.encode():
-            return
-        before, at = _before_payload(value, begun.end())
-        after = b"" if at is None else _after_payload(value, at, command)
-        if after is None:
-            return
-        if len(self._texts) >= _KINDS:
-            self._texts.clear()
-        self._texts[before] = after, kind
-
-
-def _before_payload(value: bytes, start: int) -> tuple[bytes, int | None]:
-    """What stands from `start` to the first thing that looks like a payload, and where that is, if anything does."""
-    at = value.find(_PAYLOAD_NAME, start)
-    if at < 0:
-        return value[start:], None
-    at += len(_PAYLOAD_NAME)
-    return value[start:at], at
-
-
-def _after_payload(value: bytes, at: int, command: Command) -> bytes | None:
-    """What follows the payload of a command's definition; None unless it is this what stands at `at`."""
-    given = (command.spec or {}).get("payload")
-    if not isinstance(given, bytes) or given == b"null" or not value.startswith(given, at):
-        return None
-    after = value[at + len(given) :]
-    try:
-        spec = split_command(value[:at] + _PAYLOAD + after).get("spec")
-    except Undecodable:
-        return None
-    is_payload = isinstance(spec, SpecFields) and spec.get("payload") == _PAYLOAD
-    return after if is_payload else None
+    def _drop(self, kind: Kind) -> None:
+        self._forms[kind] = None
+        self._texts.forget(kind)
 
 
 def _alike(command: Command) -> Alike | None:
@@ -206,7 +143,7 @@ def _alike(command: Command) -> Alike | None:
     return Alike(kind, owner, owner.encode(), command.command_id.encode(), given)
 
 
-def _kind(command: Command) -> _Kind | None:
+def _kind(command: Command) -> Kind | None:
     """What all creates that are alike share; None for a command that is alike to no other."""
     spec = command.spec
     template: Template | None = getattr(spec, "template", None)

@@ -24,8 +24,9 @@ from scheduler.core.problem import Problem
 from scheduler.core.replan import by_calendar
 from scheduler.core.time import MAX_MS
 from scheduler.shard import backfills, keys
-from scheduler.shard.alike import Alike, Forms
+from scheduler.shard.alike import Forms
 from scheduler.shard.forwarding import forward, name_of, origin_of, receive
+from scheduler.shard.texts import Alike
 from topics.codec import Undecodable, split_command
 from topics.partition import partition_for
 
@@ -62,7 +63,7 @@ class Input(Struct, frozen=True, gc=False):
 
 
 class Commands:
-    """Applies commands to a step. One per shard; remembers nothing but forms of what it has answered."""
+    """Applies commands to a step. One per shard; remembers nothing but forms and texts of what it has answered."""
 
     def __init__(self, ground: Ground) -> None:
         self._store = ground.store

@@ -261,37 +261,128 @@ WAYS: dict[str, tuple[bytes, bool]] = {
 }
 
 
-def sent(value: bytes, key: bytes | None) -> Driver:
-    """A shard that knows a form and the text of its creates, and is sent these bytes."""
+def sent(values: list[bytes], key: bytes | None, **record: Any) -> Driver:
+    """A shard that is sent these bytes one by one; the last under this key, and with more said in its headers."""
     driver = Driver()
-    for name in (b"a1", b"a2", b"a3", b"a4"):
-        driver.send(USUAL % (name, name, CRON, b"1"), key=b"acme/" + name)
+    for value in values[:-1]:
+        driver.send(value, key=value.split(b'"')[7])
         driver.turn()
-    driver.send(value, key=key)
+    driver.send(values[-1], key=key, **record)
     driver.advance(1_000)
     return driver
 
 
-def same_as_read(value: bytes, key: bytes | None) -> None:
-    short = sent(value, key)
+def same_as_read(values: list[bytes], key: bytes | None, **record: Any) -> Driver:
+    short = sent(values, key, **record)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Forms, "recognised", lambda *_: None)
-        long = sent(value, key)
+        long = sent(values, key, **record)
     assert short.topics.log == long.topics.log
     assert short.contents() == long.contents()
+    return short
+
+
+# A shard that was sent these knows a form, and the text of its creates.
+KNOWN = [USUAL % (name, name, CRON, b"1") for name in (b"a1", b"a2", b"a3", b"a4")]
 
 
 @pytest.mark.parametrize(("value", "expected"), WAYS.values(), ids=WAYS)
 def test_which_creates_are_recognised(value: bytes, expected: bool, recognised: Filled) -> None:
     """Those that are as one that was read, but for ids and payload; whatever they are, they mean the same."""
-    same_as_read(value, value.split(b'"')[7])
+    same_as_read([*KNOWN, value], value.split(b'"')[7])
     assert recognised == [False, False, False, True, expected]
+
+
+NEXT = USUAL % (b"b", b"b", CRON, b"1")
 
 
 def test_the_key_of_a_create_is_looked_at() -> None:
     """A create without its key, or with another one's, is told so."""
     for key in (None, b"acme/other"):
-        same_as_read(USUAL % (b"b", b"b", CRON, b"1"), key)
+        same_as_read([*KNOWN, NEXT], key)
+
+
+def test_where_a_create_came_from_is_looked_at() -> None:
+    """One that was forwarded here is told so, and noted; one that belongs elsewhere is forwarded."""
+    here = same_as_read([*KNOWN, NEXT], b"acme/b", forwarded_from="3-7", forwarded_after="0-0")
+    assert here.shard.record.forwarded == {3: 8}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scheduler.shard.commands.partition_for", lambda key, _: int(key == b"acme/b"))
+        there = same_as_read([*KNOWN, NEXT], b"acme/b")
+    assert "acme/b" not in {reply["schedule_id"] for reply in there.topics.values("scheduler.replies")}
+
+
+HEAD = b'{"command":"create","schedule_id":"acme/%s","command_id":"%s",'
+# How the like of a create is written: what stands for %s is its payload, 1 in those that it is learned from.
+TEXTS: dict[str, tuple[bytes, bool]] = {
+    "fields after the payload": (b'"spec":{"trigger":%b,"payload":%%b,"priority":"high"},"actor":"anna"}' % CRON, True),
+    "fields before the definition": (
+        b'"actor":"anna","reason":"load","spec":{"trigger":%b,"payload":%%b}}' % CRON,
+        True,
+    ),
+    "the payload first": (b'"spec":{"payload":%%b,"trigger":%b}}' % CRON, True),
+    "blanks": (b'"spec": {"trigger":%b,"payload":%%b}}' % CRON, False),
+    "another payload first": (b'"payload":1,"spec":{"trigger":%b,"payload":%%b}}' % CRON, False),
+    "the other payload first": (b'"payload":%%b,"spec":{"trigger":%b,"payload":1}}' % CRON, False),
+    "another payload after it": (b'"spec":{"trigger":%b,"payload":%%b},"payload":1}' % CRON, True),
+    "a payload in an unknown field": (b'"spec":{"trigger":%b,"x":{"payload":%%b},"payload":1}}' % CRON, False),
+    "much after the payload": (b'"spec":{"trigger":%b,"payload":%%b},"payload":"%b"}' % (CRON, b"x" * 3_000), False),
+}
+
+
+@pytest.mark.parametrize("payload", [b"1", b'"<payload>"', b"null"])
+@pytest.mark.parametrize(("text", "expected"), TEXTS.values(), ids=TEXTS)
+def test_which_texts_are_learned(text: bytes, expected: bool, payload: bytes, recognised: Filled) -> None:
+    """Those in which the first that looks like a payload is the definition's."""
+    learned = [
+        (HEAD % (name, name)) + text.replace(b":1", b":" + payload) % payload for name in (b"a", b"b", b"c", b"d")
+    ]
+    other = (HEAD % (b"e", b"e")) + text.replace(b":1", b":" + payload) % b'{"x":2}'
+    same_as_read([*learned, other], b"acme/e")
+    assert recognised == [False] * 3 + [expected and payload != b"null"] * 2
+
+
+def test_creates_without_a_payload_are_known(recognised: Filled) -> None:
+    """Two kinds at once, one of which begins as the other does."""
+    texts = [b'"spec":{"trigger":%b}}' % CRON, b'"spec":{"trigger":%b,"handler":"h"}}' % CRON]
+    same_as_read([HEAD % (b"%d" % n, b"%d" % n) + texts[n % 2] for n in range(9)], b"acme/8")
+    assert recognised == [False] * 6 + [True] * 3
+
+
+def test_a_text_that_is_known_stays() -> None:
+    """Definitions that print their payloads first begin alike: those in turn do not push each other out."""
+    texts = [b'"spec":{"payload":1,"trigger":%b,"handler":"h%d"}}' % (CRON, n) for n in (0, 1)]
+    driver = Driver()
+    for n in range(12):
+        driver.send(HEAD % (b"%d" % n, b"%d" % n) + texts[n % 2], key=b"acme/%d" % n)
+        driver.turn()
+    forms: Forms = driver.shard._commands._forms
+    assert len(forms._texts) == 1
+    assert forms.recognised(driver.commands[10])
+    assert not forms.recognised(driver.commands[11])
+
+
+def test_texts_go_with_their_forms(monkeypatch: pytest.MonkeyPatch, recognised: Filled) -> None:
+    """After many other kinds a definition is read again, and then known again."""
+    monkeypatch.setattr("scheduler.shard.alike._KINDS", 10)
+    others = [USUAL % (b"x%d" % n, b"x%d" % n, CRON.replace(b"0 9", b"%d 9" % (n + 1)), b"1") for n in range(20)]
+    again = [USUAL % (name, name, CRON, b"1") for name in (b"c1", b"c2", b"c3", b"c4")]
+    same_as_read([*KNOWN, *others, *again], b"acme/c4")
+    assert recognised == [False] * 3 + [True] + [False] * 23 + [True]
+
+
+def test_texts_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who prints every create in another way costs no memory for ever."""
+    monkeypatch.setattr("scheduler.shard.texts._KEPT", 10)
+    driver = Driver()
+    kept = []
+    for n in range(40):
+        name = b"%d" % n
+        more = b'"expected_revision":%d,"spec":{"trigger":%b,"payload":1}}' % (n + 1, CRON)
+        driver.send(HEAD % (name, name) + more, key=b"acme/" + name)
+        driver.turn()
+        kept.append(len(driver.shard._commands._forms._texts))
+    assert max(kept) <= 10
 
 
 PIECES = [
@@ -309,7 +400,7 @@ def test_bytes_mean_the_same_recognised_or_read(edits: list[tuple[float, int, by
     for place, cut, piece in edits:
         at = int(place * len(value))
         value = value[:at] + piece + value[at + cut :]
-    same_as_read(value, b"acme/b")
+    same_as_read([*KNOWN, value], b"acme/b")
 
 
 def test_many_kinds_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
