@@ -99,7 +99,7 @@ class Pace:
     def deciding(self, shard: int, waiting: int, call: Callable[[], None]) -> Iterator[bool]:
         """Whether the shard may decide on commands now, of which so many wait; if not, `call` says when to ask again.
 
-        Only one is called at a time. If it does not ask, the others must do so by themselves, after a while.
+        Whenever a turn ends one is called. If it does not ask, the others must do so by themselves, after a while.
         """
         is_many = waiting > FEW_COMMANDS
         with self._lock:
@@ -131,6 +131,7 @@ class Pace:
             self._decide_next.pop(shard, None)
             if self._holder == shard:
                 self._holder = None
+        self._call_next(is_over=False)  # it may have been called, and gone
 
     def _note(self, shard: int, *, is_pressed: bool) -> None:
         (self._pressed.add if is_pressed else self._pressed.discard)(shard)

@@ -189,3 +189,14 @@ def test_a_shard_that_was_called_for_little_calls_the_next(machine: Machine) -> 
         assert [shards.gets(shard) for shard in (2, 3)] == [False] * 2
     assert shards.gets(2, 0)
     assert shards.called == [2, 3]
+
+
+def test_a_shard_that_was_called_and_is_gone_calls_the_next(machine: Machine) -> None:
+    """It was closed, or failed, before it could ask."""
+    shards = Deciding(machine.pace)
+    with shards.asks(1):
+        assert [shards.gets(shard) for shard in (2, 3)] == [False] * 2
+        machine.pace.leave(4)
+        assert shards.called == []
+    machine.pace.leave(2)
+    assert shards.called == [2, 3]
