@@ -4,7 +4,8 @@
 
 A text is what stands between ids and payload, and after the payload. Known are creates that begin so, as clients and
 examples here write them; others are read, whatever they are. Of what differs everything is checked that reading would
-check: the ids by their patterns, the payload as one JSON value. All else was found right in the one that was read.
+check: the ids by their patterns, the payload as one JSON value that is not too long. All else was found right in the
+one that was read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from scheduler.core.identity import COMMAND_ID, SCHEDULE_ID
+from scheduler.core.spec import MAX_PAYLOAD_BYTES
 from topics.codec import SpecFields, Undecodable, is_one_value, split_command
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Texts:
 
     def __init__(self) -> None:
         self._texts: dict[bytes, tuple[bytes, Kind]] = {}  # before -> after, kind
+        self._of: dict[Kind, list[bytes]] = {}  # kind -> before, of each of its texts
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -69,7 +72,9 @@ class Texts:
         payload = None
         if at is not None:
             payload = value[at : len(value) - len(after)]
-            if not value.endswith(after) or payload == _NOTHING or not is_one_value(payload):
+            if not value.endswith(after) or payload == _NOTHING or len(payload) > MAX_PAYLOAD_BYTES:
+                return None
+            if not is_one_value(payload):
                 return None
         return Alike(kind, key.decode(), key, command_id, payload)
 
@@ -80,7 +85,7 @@ class Texts:
         """
         value = record.value or b""
         begun = _BEGIN.match(value)
-        if begun is None or record.forwarded_from is not None or record.key != command.schedule_id.encode():
+        if begun is None:
             return
         before, at = _before_payload(value, begun.end())
         if before in self._texts:
@@ -89,16 +94,19 @@ class Texts:
         if after is None or len(before) + len(after) > _LONGEST:
             return
         if len(self._texts) >= _KEPT:
-            self._texts.clear()
+            self.clear()
         self._texts[before] = after, kind
+        self._of.setdefault(kind, []).append(before)
 
     def forget(self, kind: Kind) -> None:
         """Read creates of this kind again."""
-        self._texts = {before: text for before, text in self._texts.items() if text[1] != kind}
+        for before in self._of.pop(kind, ()):
+            del self._texts[before]
 
     def clear(self) -> None:
         """Read all again."""
         self._texts.clear()
+        self._of.clear()
 
 
 def _before_payload(value: bytes, start: int) -> tuple[bytes, int | None]:
