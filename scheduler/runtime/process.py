@@ -126,9 +126,9 @@ def spare_collector() -> None:
 def return_memory() -> bool:
     """Give large blocks back to the system as soon as they are free. False where the C library can't be told.
 
-    The stores' write buffers are blocks of 2 MB that the shards' threads take and others free. Once the GNU library has
-    seen some freed it takes such from each thread's heap, which then keeps what it had at most *(two million creates by
-    eight shards: 345 MB, 214 so; twenty million: 1,079 MB)*.
+    The stores' write buffers are blocks of 1 MiB that the shards' threads take and others free. Once GNU's library has
+    seen some freed it takes such from each thread's heap, which then keeps what it had at most *(twenty million creates
+    by eight shards: 1,079 MB, and 716 MB so)*.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK))

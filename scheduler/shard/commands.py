@@ -183,7 +183,7 @@ class Commands:
             return
         command = self._read(step, record) if isinstance(given, Alike) else given
         if command is None:
-            return  # answered elsewhere
+            return  # it has its answer; not so one that was recognised, which reads as a create of ours
         found = self._live(step, command.schedule_id) if command.verb not in _ALONE else ()
         if found:
             for change in _changes(found, min(record.appended_at, step.now)):

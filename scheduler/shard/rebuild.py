@@ -243,6 +243,7 @@ class Rebuild:
         self._looked_until = instant_of(record.cursor) if is_even else None  # everything is decided up to here
 
     def _derived(self, name: str, value: bytes) -> bytes | None:
+        """The same, of this schedule alone."""
         schedule = wire.plan_from_bytes(value, payload=False)
         calendar = schedule.spec.calendar
         if calendar is not None:
