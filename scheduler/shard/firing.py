@@ -4,6 +4,9 @@ As long as everything that is due fits into a step, it goes out in the order of 
 now. When more is due, or much at once, queues take turns (`core/turns.py`); the cursor moves to now all the same, and
 each queue that did not get all of its own lags from then on: it has a cursor of its own until it has caught up.
 
+The first step of a rush in which tenants share a priority is a short one. The shards of a process send one after the
+other; if each sent all it has, the small tenants of the last shard would wait for the large ones of all the others.
+
 What fell due in an absence, a takeover's say, goes out in the same way.
 """
 
@@ -17,8 +20,9 @@ from scheduler.core.turns import Turns
 from scheduler.shard.waiting import LATE_CHECK_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from scheduler.core.turns import Waiting
     from scheduler.shard.ground import Ground
     from scheduler.shard.held import Item
     from scheduler.shard.horizon import Horizon
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 PLAIN = 500  # items that go out in the order of their keys: too few for the order to matter to anybody
 MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
+FIRST = 3_000  # items of the first step of a rush, if there are more than twice as many
 LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
 
 
@@ -78,7 +83,7 @@ class Firing:
         held = self._horizon.held
         held.line_up(bound)
         waiting = held.waiting()
-        turns = self._turns.share(waiting, self._limit, step.now)
+        turns = self._turns.share(waiting, self._room(step, waiting), step.now)
         step.taken = self._fitting(held.take(turns))
         left = len(step.taken)
         for queue, number in turns:
@@ -87,6 +92,13 @@ class Firing:
                 step.turns[queue] = step.turns.get(queue, 0) + count
             left -= count
         return min((queue.since for queue in waiting), default=step.now)
+
+    def _room(self, step: Step, waiting: Sequence[Waiting]) -> int:
+        """How many items the step may take."""
+        begins = all(lag.after is None for lag in step.record.lags.values())
+        share = len({queue.queue[0] for queue in waiting}) < len(waiting)
+        is_rush = sum(queue.number for queue in waiting) > 2 * FIRST
+        return min(self._limit, FIRST) if begins and share and is_rush else self._limit
 
     def _leave_behind(self, step: Step, cursor: bytes) -> None:
         """Queues that have more lag from now on, behind what was taken of them; all others have caught up."""

@@ -12,6 +12,7 @@ from scheduler.core.due import instant_of, queue_name
 from scheduler.core.model import Priority
 from scheduler.core.time import format_instant
 from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
+from scheduler.shard import firing
 from scheduler.shard.held import Entry
 from scheduler.shard.horizon import CHUNK, DEAD_KEPT, KEPT_PART, SHARE, Horizon
 from scheduler.shard.keys import SCHEDULE
@@ -50,6 +51,12 @@ def rounds(driver: Driver) -> list[tuple[str, str, int]]:
     return [(priority, tenant, len(list(run))) for (priority, tenant), run in groupby(heads, tuple)]
 
 
+def sizes(driver: Driver) -> list[int]:
+    """How many occurrences each step takes, until nothing is left."""
+    steps = iter(driver.turn, None)
+    return [len(step.items) for step in steps if step is not None]
+
+
 def once_each(driver: Driver, count: int) -> None:
     ids = [one["occurrence_id"] for one in driver.dispatched()]
     assert (len(ids), len(set(ids)), driver.counts()) == (count, count, {})
@@ -72,6 +79,40 @@ def test_priorities_in_order_and_tenants_in_turns_by_weight() -> None:
         ("normal", "big", QUANTUM), ("normal", "small", 5), ("normal", "big", 2 * QUANTUM),
     ]  # fmt: skip
     once_each(driver, 9 * QUANTUM + 5)
+
+
+@pytest.mark.parametrize(
+    ("tenants", "priorities", "steps"),
+    [
+        (("big", "small"), ("normal",), [600, 1_000]),
+        (("big",), ("high", "normal"), [1_600]),
+        (("big", "small"), ("high", "background"), [600, 1_000]),
+        (("big", "small"), ("normal",), [1_200]),
+    ],
+)
+def test_a_rush_in_which_tenants_share_begins_with_a_short_step(
+    monkeypatch: pytest.MonkeyPatch, tenants: Sequence[str], priorities: Sequence[str], steps: list[int]
+) -> None:
+    """Only its first step, and only for the sake of tenants that take turns; then the rest in as few as ever."""
+    monkeypatch.setattr(firing, "FIRST", 600)
+    driver = Driver()
+    lines = [(tenant, priority) for priority in priorities for tenant in tenants]
+    for tenant, priority in lines:
+        create(driver, tenant, sum(steps) // len(lines), priority)
+    read_ahead(driver)
+    assert sizes(driver) == steps
+    once_each(driver, sum(steps))
+
+
+def test_a_rush_that_goes_on_has_no_more_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a queue lags a short step would only let it lag the longer."""
+    monkeypatch.setattr(firing, "FIRST", 600)
+    driver = Driver(settings=ShardSettings(max_records=1_000))
+    for tenant in ("big", "small"):
+        create(driver, tenant, 1_600)
+    read_ahead(driver)
+    assert sizes(driver) == [600, 1_000, 1_000, 600]
+    once_each(driver, 3_200)
 
 
 def test_few_go_out_in_key_order_and_leave_nothing_behind() -> None:
