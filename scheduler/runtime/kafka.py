@@ -6,8 +6,8 @@ import logging
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from scheduler.errors import Fenced, Retriable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 COMPANY_S = 2.0
-ENDS_S = 5.0
+BOUNDS_S = (0.5, 0.5, 1.0, 1.0, 2.0)  # for an answer, each time it is asked for: busy brokers may need the last
 
 client_log = logging.getLogger("kafka")
 
@@ -139,18 +139,40 @@ def changelog_follower(settings: Settings) -> Consumer:
     )
 
 
-class Inquiry:
-    """Questions to the brokers, by one client that is kept for all of them; safe to use by several threads.
+def bounds_of(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """The first offset of a partition, and the one after the last that this consumer reads. Raises KafkaException.
 
-    A new client drops its connection to the address it was given once it knows the brokers. What it was asked meanwhile
-    is lost with it, and asked again after one to three seconds *(librdkafka 2.16: 79 of 800 on a busy machine)*. A look
-    at the topics waits for a connection that stays *(none of 800)*, so it goes before anything else.
+    A client goes on asking the leader it knows of, were it dead *(librdkafka 2.16, as long as it is told to; an
+    `AdminClient` does so without a pause and then takes no answer for one)*. A look at the topic shows it the new one.
+    """
+    for attempt, seconds in enumerate(BOUNDS_S, start=1):
+        try:
+            if attempt > 1:
+                consumer.list_topics(partition.topic, timeout=seconds)
+            found = consumer.get_watermark_offsets(partition, timeout=seconds)
+        except KafkaException:
+            if attempt == len(BOUNDS_S):
+                raise
+        else:
+            if found is not None:
+                return found
+    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer from the brokers"))  # noqa: SLF001
+
+
+class Inquiry:
+    """Questions to the brokers, by two clients that are kept for all of them; safe to use by several threads.
+
+    A consumer is asked where partitions end (see `bounds_of`), an `AdminClient` everything else. A new client drops its
+    connection to the address it was given once it knows the brokers. What it was asked meanwhile is lost with it, and
+    asked again after one to three seconds *(librdkafka 2.16: 79 of 800 on a busy machine)*. A look at the topics waits
+    for a connection that stays *(none of 800)*, so it goes before anything else.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = Lock()
         self._kept: AdminClient | None = None
+        self._reader: Consumer | None = None
 
     def client(self, seconds: float) -> AdminClient:
         """The client, connected in so many seconds. Raises KafkaException when no broker answers."""
@@ -175,8 +197,8 @@ class Inquiry:
     def _ask(self, question: Callable[[AdminClient], T], seconds: float) -> T:
         """Raises KafkaException, TimeoutError.
 
-        A client does not notice by itself that a partition has another leader, or the group another coordinator, and
-        asks the former one for ever: when it is refused, a new one is asked.
+        A client does not notice by itself that the group has another coordinator, and asks the former one for ever:
+        when it is refused, a new one is asked.
         """
         asked = self.client(seconds)
         try:
@@ -204,16 +226,23 @@ class Inquiry:
         Raises Retriable.
         """
         try:
-            return self._ask(lambda client: _ends(client, topics, number), ENDS_S)
+            reader = self._reader_of_everything()
+            return {topic: bounds_of(reader, TopicPartition(topic, number))[1] for topic in topics}
         except KafkaException as fault:
             raise Retriable(f"ends of partition {number} of {', '.join(topics)}: {fault.args[0].str()}") from fault
 
-
-def _ends(client: AdminClient, topics: list[str], number: int) -> dict[str, int]:
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {TopicPartition(topic, number): latest for topic in topics}
-    answers = client.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=ENDS_S)
-    return {one.topic: answer.result().offset for one, answer in answers.items()}
+    def _reader_of_everything(self) -> Consumer:
+        with self._lock:
+            if self._reader is None:
+                self._reader = Consumer(
+                    {
+                        **self._settings.client_config(),
+                        "group.id": f"{self._settings.namespace}scheduler-ends",  # asked for, never joined
+                        "isolation.level": "read_uncommitted",
+                        "log_level": 0,
+                    }
+                )
+            return self._reader
 
 
 def header(message: Message, name: str) -> bytes | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from scheduler.errors import Retriable
+from scheduler.runtime.kafka import bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 BATCH = 2_000
 SILENCE_S = 15.0  # without a record or an end: something is wrong with the brokers
-BOUNDS_S = 5.0  # a question about a topic; a closing shard waits no longer
 POLL_S = 0.2
 
 Spans = dict[str, tuple[int, int]]  # topic (base name) -> the first offset to read, and the one after the last
@@ -58,12 +58,9 @@ class PartitionReader:
     def bounds(self, topic: str) -> tuple[int, int]:
         """The first offset of the partition, and the one after the last. Raises Retriable."""
         try:
-            found = self._consumer.get_watermark_offsets(self._partition(topic), timeout=BOUNDS_S)
+            return bounds_of(self._consumer, self._partition(topic))
         except KafkaException as fault:
             raise self._failed([topic], _text(fault)) from fault
-        if found is None:
-            raise self._failed([topic], "no answer from the brokers")
-        return found
 
     def read(self, spans: Spans, make: Callable[[Message], T], batch: int = BATCH) -> Iterator[tuple[str, list[T]]]:
         """Topic by topic what was read, never empty, until the ends of all are reached.

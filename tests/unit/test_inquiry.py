@@ -1,4 +1,4 @@
-"""Questions to the brokers by one client: connected before it is asked, and another one when its answer was a fault."""
+"""Questions to the brokers by clients that are kept: connected before they are asked, and led to where answers are."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from scheduler.config import Kafka, Settings
 from scheduler.errors import Retriable
 from scheduler.runtime import kafka
-from scheduler.runtime.kafka import Inquiry
+from scheduler.runtime.kafka import BOUNDS_S, Inquiry, bounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 AWAY = KafkaError(KafkaError._TRANSPORT, "no broker")
+SILENT = KafkaError(KafkaError._TIMED_OUT, "timed out")
 NOT_COORDINATOR = KafkaError(KafkaError.NOT_COORDINATOR, "another coordinator")
 NOT_LEADER = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, "another leader")
 
@@ -34,20 +35,20 @@ def done(answer: Any) -> Future[Any]:
 class Clients:
     """Stands for `AdminClient`: each new one gives the next of these answers to all that it is asked.
 
-    `meanwhile` happens in the middle of a question.
+    An answer is who is in the group. `meanwhile` happens in the middle of a question.
     """
 
-    def __init__(self, *answers: int | KafkaError, away: bool = False) -> None:
+    def __init__(self, *answers: list[str] | KafkaError, away: bool = False) -> None:
         self.answers = list(answers)
         self.away = away
-        self.made = 0
         self.asked: list[str] = []  # number of the client and question
         self.meanwhile: Callable[[], object] = lambda: None
+        self._made = 0
 
     def __call__(self, config: dict[str, Any]) -> Any:
         assert config["bootstrap.servers"] == "localhost:1"
-        number, answer = self.made, self.answers.pop(0)
-        self.made += 1
+        number, answer = self._made, self.answers.pop(0)
+        self._made += 1
 
         def list_topics(timeout: float) -> None:
             assert timeout > 0
@@ -55,90 +56,146 @@ class Clients:
             if self.away:
                 raise KafkaException(AWAY)
 
-        def list_offsets(partitions: Iterable[Any], **_: Any) -> dict[Any, Future[Any]]:
-            self.asked.append(f"{number} ends")
-            self.meanwhile()
-            found = answer if isinstance(answer, KafkaError) else SimpleNamespace(offset=answer)
-            return {partition: done(found) for partition in partitions}
-
         def describe_consumer_groups(groups: list[str], **_: Any) -> dict[str, Future[Any]]:
             self.asked.append(f"{number} group")
-            members = [SimpleNamespace(client_id="another")]
-            found = answer if isinstance(answer, KafkaError) else SimpleNamespace(members=members)
-            return {group: done(found) for group in groups}
+            self.meanwhile()
+            if isinstance(answer, KafkaError):
+                return {group: done(answer) for group in groups}
+            members = [SimpleNamespace(client_id=name) for name in answer]
+            return {group: done(SimpleNamespace(members=members)) for group in groups}
 
-        return SimpleNamespace(
-            list_topics=list_topics, list_offsets=list_offsets, describe_consumer_groups=describe_consumer_groups
-        )
+        return SimpleNamespace(list_topics=list_topics, describe_consumer_groups=describe_consumer_groups)
+
+
+class Partitions:
+    """Stands for a consumer that is asked for offsets: gives these answers one after the other, the last for ever."""
+
+    def __init__(self, *answers: int | KafkaError | None, away: bool = False) -> None:
+        self.answers = list(answers)
+        self.away = away
+        self.asked: list[str] = []
+        self.waited = 0.0
+        self.config: dict[str, Any] = {}
+
+    def __call__(self, config: dict[str, Any]) -> Any:
+        assert not self.config, "one is kept"
+        self.config = config
+        return self
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        assert timeout > 0
+        self.asked.append(f"who leads {topic}")
+        if self.away:
+            raise KafkaException(AWAY)
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
+        self.asked.append(f"{partition.topic}/{partition.partition}")
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, int):
+            return 1, answer
+        self.waited += timeout
+        if answer is None:
+            return None
+        raise KafkaException(answer)
 
 
 @pytest.fixture
 def inquiry() -> Inquiry:
-    return Inquiry(Settings(kafka=Kafka(bootstrap_servers="localhost:1")))
+    return Inquiry(Settings(kafka=Kafka(bootstrap_servers="localhost:1"), namespace="blue."))
 
 
-def clients(monkeypatch: pytest.MonkeyPatch, *answers: int | KafkaError, away: bool = False) -> Clients:
+def clients(monkeypatch: pytest.MonkeyPatch, *answers: list[str] | KafkaError, away: bool = False) -> Clients:
     made = Clients(*answers, away=away)
     monkeypatch.setattr(kafka, "AdminClient", made)
     return made
 
 
+def partitions(monkeypatch: pytest.MonkeyPatch, *answers: int | KafkaError | None, away: bool = False) -> Partitions:
+    made = Partitions(*answers, away=away)
+    monkeypatch.setattr(kafka, "Consumer", made)
+    return made
+
+
 def test_one_client_is_connected_once_and_asked_everything(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
     """What a client is asked before it stands by the brokers can be lost for seconds."""
-    made = clients(monkeypatch, 7)
-    assert inquiry.ends(["a", "b"], 3) == {"a": 7, "b": 7}
-    assert inquiry.ends(["a"], 4) == {"a": 7}
+    made = clients(monkeypatch, ["another"])
+    assert inquiry.client(1.0) is inquiry.client(1.0)
     assert inquiry.has_company()
-    assert made.asked == ["0 topics", "0 ends", "0 ends", "0 group"]
-
-
-def test_a_refused_client_is_replaced_for_good(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
-    """It goes on asking the former leader of a partition, and the former coordinator of the group."""
-    made = clients(monkeypatch, NOT_LEADER, 7)
-    assert inquiry.ends(["a"], 0) == {"a": 7}
-    assert inquiry.ends(["a"], 0) == {"a": 7}
-    assert made.asked == ["0 topics", "0 ends", "1 topics", "1 ends", "1 ends"]
+    assert inquiry.has_company()
+    assert made.asked == ["0 topics", "0 group", "0 group"]
 
 
 def test_company_is_looked_for_where_the_coordinator_is_now(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
     """Who takes itself for alone serves with a disk that refuses, and stops without handing over."""
-    made = clients(monkeypatch, NOT_COORDINATOR, 7)
+    made = clients(monkeypatch, NOT_COORDINATOR, ["another"])
     assert inquiry.has_company()
-    assert made.asked == ["0 topics", "0 group", "1 topics", "1 group"]
+    assert inquiry.has_company()
+    assert made.asked == ["0 topics", "0 group", "1 topics", "1 group", "1 group"]
 
 
 def test_of_two_that_are_refused_at_once_one_finds_the_others_client(
     monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry
 ) -> None:
-    """All shards of a process ask at the same time."""
-    made = clients(monkeypatch, NOT_LEADER, 7, 8)
+    """Two threads of a process may ask at the same time."""
+    made = clients(monkeypatch, NOT_COORDINATOR, ["another"])
 
     def another() -> None:
         made.meanwhile = lambda: None
-        assert inquiry.ends(["a"], 1) == {"a": 7}
+        assert inquiry.has_company()
 
     made.meanwhile = another
-    assert inquiry.ends(["a"], 0) == {"a": 7}
-    assert inquiry.ends(["a"], 2) == {"a": 7}
-
-
-def test_brokers_that_refuse_a_new_client_too_are_asked_again_later(
-    monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry
-) -> None:
-    """The shard is owned anew after a pause, and says for what it waits."""
-    made = clients(monkeypatch, NOT_LEADER, NOT_LEADER, 7)
-    with pytest.raises(Retriable, match="ends of partition 5 of a, b: another leader"):
-        inquiry.ends(["a", "b"], 5)
-    assert made.made == 2
-    assert inquiry.ends(["a"], 5) == {"a": 7}
+    assert inquiry.has_company()
+    assert made.asked == ["0 topics", "0 group", "0 group", "1 topics", "1 group", "1 group"]
 
 
 def test_brokers_that_are_away_are_not_waited_for_twice(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
     """Nor is a client kept that never reached them."""
-    made = clients(monkeypatch, 7, 7, 7, away=True)
+    made = clients(monkeypatch, ["another"], ["another"], away=True)
     assert not inquiry.has_company()
-    with pytest.raises(Retriable, match="ends of partition 0 of a: no broker"):
-        inquiry.ends(["a"], 0)
-    assert made.asked == ["0 topics", "1 topics"]
+    assert made.asked == ["0 topics"]
     made.away = False
     assert inquiry.has_company()
+
+
+def test_ends_are_those_of_a_reader_of_everything(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
+    """What a transaction holds open counts, or it would be decided again; one consumer asks for all shards."""
+    made = partitions(monkeypatch, 7)
+    assert inquiry.ends(["a", "b"], 3) == {"a": 7, "b": 7}
+    assert inquiry.ends(["a"], 4) == {"a": 7}
+    assert made.asked == ["a/3", "b/3", "a/4"]
+    assert made.config["isolation.level"] == "read_uncommitted"
+    assert made.config["group.id"].startswith("blue.")
+
+
+@pytest.mark.parametrize("refusal", [SILENT, NOT_LEADER, None])
+def test_a_partition_is_looked_for_where_its_leader_is_now(
+    monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry, refusal: KafkaError | None
+) -> None:
+    """A client asks a dead leader for ever: only a look at the topic shows it another."""
+    made = partitions(monkeypatch, refusal, refusal, 7)
+    assert inquiry.ends(["a"], 0) == {"a": 7}
+    assert made.asked == ["a/0", "who leads a", "a/0", "who leads a", "a/0"]
+
+
+def test_brokers_that_do_not_answer_are_asked_for_a_while(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
+    """Then the shard says for what it waits, and is owned anew after a pause. No answer is never taken for one."""
+    made = partitions(monkeypatch, SILENT)
+    with pytest.raises(Retriable, match="ends of partition 5 of a, b: timed out"):
+        inquiry.ends(["a", "b"], 5)
+    assert made.waited == sum(BOUNDS_S)
+    made.answers = [7]
+    assert inquiry.ends(["a"], 5) == {"a": 7}
+
+
+def test_a_client_that_says_nothing_at_all_is_a_fault() -> None:
+    """Some questions end without an error and without an answer."""
+    with pytest.raises(KafkaException, match="no answer from the brokers"):
+        bounds_of(Partitions(None), TopicPartition("a", 0))  # type: ignore[arg-type]
+
+
+def test_a_moment_without_any_broker_is_waited_out(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
+    """The look is a question like any other."""
+    made = partitions(monkeypatch, SILENT, away=True)
+    with pytest.raises(Retriable, match="no broker"):
+        inquiry.ends(["a"], 0)
+    assert made.asked == ["a/0", *["who leads a"] * (len(BOUNDS_S) - 1)]
