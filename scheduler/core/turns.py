@@ -61,7 +61,7 @@ class Turns:
             aged = self._aged(queues, left, limit, now)
             room = limit - sum(turn.number for turn in aged)
         turns: list[Turn] = []
-        for priority, group in groupby(queues, key=_priority):
+        for priority, group in groupby(queues, key=priority_of):
             if room <= 0:
                 break
             taken = self._round(priority, [queue.queue for queue in group], left, room)
@@ -121,5 +121,6 @@ class Turns:
             self._stopped[ring] = (behind[0], 0)
 
 
-def _priority(waiting: Waiting) -> int:
+def priority_of(waiting: Waiting) -> int:
+    """The priority of a queue, the highest being 0."""
     return waiting.queue[0]

@@ -4,19 +4,20 @@ As long as everything that is due fits into a step, it goes out in the order of 
 now. When more is due, or much at once, queues take turns (`core/turns.py`); the cursor moves to now all the same, and
 each queue that did not get all of its own lags from then on: it has a cursor of its own until it has caught up.
 
-The first step of a rush in which tenants share a priority is a short one. The shards of a process send one after the
-other; if each sent all it has, the small tenants of the last shard would wait for the large ones of all the others.
+The first step of a rush in which tenants share a priority is a short one (ADR 0030). The shards of a process send one
+after the other; if each sent all it has, the small tenants of the last one would wait for the large ones of all others.
 
 What fell due in an absence, a takeover's say, goes out in the same way.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from scheduler.core.due import Due, Lag, instant_end, instant_of, undecided_absence
 from scheduler.core.model import Gone, Nominal
-from scheduler.core.turns import Turns
+from scheduler.core.turns import QUANTUM, Turns, priority_of
 from scheduler.shard.waiting import LATE_CHECK_MS
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
 PLAIN = 500  # items that go out in the order of their keys: too few for the order to matter to anybody
 MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
-FIRST = 3_000  # items of the first step of a rush, if there are more than twice as many
 LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
+FIRST_STEP = 3_000  # items of the first step of a rush, which has more than twice as many
+FEW_QUEUES = FIRST_STEP // QUANTUM  # beyond, it does not hold a round, and leaves many lagging
 
 
 class Firing:
@@ -96,9 +98,7 @@ class Firing:
     def _room(self, step: Step, waiting: Sequence[Waiting]) -> int:
         """How many items the step may take."""
         begins = all(lag.after is None for lag in step.record.lags.values())
-        share = len({queue.queue[0] for queue in waiting}) < len(waiting)
-        is_rush = sum(queue.number for queue in waiting) > 2 * FIRST
-        return min(self._limit, FIRST) if begins and share and is_rush else self._limit
+        return min(self._limit, FIRST_STEP) if begins and _is_shared_rush(waiting) else self._limit
 
     def _leave_behind(self, step: Step, cursor: bytes) -> None:
         """Queues that have more lag from now on, behind what was taken of them; all others have caught up."""
@@ -170,6 +170,19 @@ class Firing:
                 definition, notes = item.entry.notes[item.scheduled_for]
                 for gone in notes:
                     self._settler.record(step, definition, gone)
+
+
+def _is_shared_rush(waiting: Sequence[Waiting]) -> bool:
+    """Whether much is due, and some tenants, not too many to go first, take turns near its beginning."""
+    if len(waiting) > FEW_QUEUES or sum(queue.number for queue in waiting) <= 2 * FIRST_STEP:
+        return False
+    ahead = 0
+    for _, queues in groupby(sorted(waiting), key=priority_of):
+        numbers = [queue.number for queue in queues]
+        if len(numbers) > 1:
+            return ahead < FIRST_STEP
+        ahead += numbers[0]
+    return False
 
 
 def _is_decided(item: Item, misfired: Mapping[str, Due]) -> bool:

@@ -88,13 +88,14 @@ def test_priorities_in_order_and_tenants_in_turns_by_weight() -> None:
         (("big",), ("high", "normal"), [1_600]),
         (("big", "small"), ("high", "background"), [600, 1_000]),
         (("big", "small"), ("normal",), [1_200]),
+        ([f"t{n:02d}" for n in range(firing.FEW_QUEUES + 1)], ("normal",), [8 * (firing.FEW_QUEUES + 1)]),
     ],
 )
 def test_a_rush_in_which_tenants_share_begins_with_a_short_step(
     monkeypatch: pytest.MonkeyPatch, tenants: Sequence[str], priorities: Sequence[str], steps: list[int]
 ) -> None:
     """Only its first step, and only for the sake of tenants that take turns; then the rest in as few as ever."""
-    monkeypatch.setattr(firing, "FIRST", 600)
+    monkeypatch.setattr(firing, "FIRST_STEP", 600)
     driver = Driver()
     lines = [(tenant, priority) for priority in priorities for tenant in tenants]
     for tenant, priority in lines:
@@ -106,7 +107,7 @@ def test_a_rush_in_which_tenants_share_begins_with_a_short_step(
 
 def test_a_rush_that_goes_on_has_no_more_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a queue lags a short step would only let it lag the longer."""
-    monkeypatch.setattr(firing, "FIRST", 600)
+    monkeypatch.setattr(firing, "FIRST_STEP", 600)
     driver = Driver(settings=ShardSettings(max_records=1_000))
     for tenant in ("big", "small"):
         create(driver, tenant, 1_600)
