@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -39,15 +40,26 @@ _CONSUMER: Final[dict[str, Any]] = {
     "allow.auto.create.topics": False,
 }
 
-# A topic just made, or a leader just lost: another look helps.
-_PASSING: Final = frozenset(
+# Nobody answers.
+_SILENCE: Final = frozenset(
     {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 - the client's own constant
-    },
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - the client's own constants
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    }
 )
+# A topic just made, or a leader just lost: another look helps.
+_PASSING: Final = _SILENCE | {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+}
+_ASK_S: Final = 1.0  # for one answer, before it is looked who leads now
+_PAUSE_S: Final = 0.05  # after a refusal that came at once
 
 
 class Unreachable(ConnectionError):
@@ -189,21 +201,49 @@ def partitions_of(consumer: Consumer, topic: str, *, timeout_s: float) -> list[i
     return sorted(found.partitions)
 
 
+def bounds_of(
+    consumer: Consumer, topic: str, number: int, *, timeout_s: float, stopped: Callable[[], bool] = lambda: False
+) -> tuple[int, int]:
+    """The first offset of a partition, and the one after the last that this consumer may read.
+
+    A client goes on asking the leader it knows, were it dead *(librdkafka 2.16: as long as it is told to)*; only a look
+    at the topic shows it another one. Not to be asked while records are awaited: they may get lost.
+
+    Raises KafkaException when nobody has answered for `timeout_s`, or `stopped` says so, or the refusal does not pass.
+    With no broker at all that may take twice as long.
+    """
+    partition, left_s = TopicPartition(topic, number), timeout_s
+    while True:
+        try:
+            found = consumer.get_watermark_offsets(partition, timeout=min(_ASK_S, timeout_s))
+        except KafkaException as fault:
+            refusal: KafkaError = fault.args[0]
+        else:
+            if found is not None:
+                return found
+            refusal = KafkaError(KafkaError._TIMED_OUT, "no answer from the brokers")  # noqa: SLF001
+        # Counted, not measured: time is the consumer's own affair, and in a simulation not the machine's.
+        left_s -= _ASK_S if refusal.code() in _SILENCE else _PAUSE_S
+        if refusal.code() not in _PASSING or left_s <= 0 or stopped():
+            raise KafkaException(refusal)
+        consumer.poll(_PAUSE_S)
+        with suppress(KafkaException):
+            consumer.list_topics(topic, timeout=_ASK_S)
+
+
 def ends_of(consumer: Consumer, topic: str, *, timeout_s: float) -> dict[int, int]:
     """Partition -> the offset after its last record. Raises Unreachable."""
-    deadline = time.monotonic() + timeout_s
-    ends: dict[int, int] = {}
-    for number in partitions_of(consumer, topic, timeout_s=timeout_s):
-        while number not in ends:
-            try:
-                ends[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout_s)[1]
-            except KafkaException as error:
-                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
-                    text = f"the end of {topic}/{number} cannot be read: {error.args[0].str()}"
-                    raise Unreachable(f"{text}; check the brokers") from None
-                time.sleep(0.05)
-                partitions_of(consumer, topic, timeout_s=timeout_s)  # asks who leads now
-    return ends
+    numbers = partitions_of(consumer, topic, timeout_s=timeout_s)
+    return {number: end_of(consumer, topic, number, timeout_s=timeout_s) for number in numbers}
+
+
+def end_of(consumer: Consumer, topic: str, number: int, *, timeout_s: float) -> int:
+    """The offset after the last record of one partition. Raises Unreachable."""
+    try:
+        return bounds_of(consumer, topic, number, timeout_s=timeout_s)[1]
+    except KafkaException as fault:
+        text = f"the end of {topic}/{number} cannot be read: {fault.args[0].str()}"
+        raise Unreachable(f"{text}; check the brokers") from None
 
 
 def _has_step(message: Message) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from topics.reading import Record, ends_of, new_consumer
+from topics.reading import Record, Unreachable, end_of, new_consumer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from confluent_kafka import Consumer
 
 
 def read_since(
@@ -22,9 +24,8 @@ def read_since(
     """
     consumer = new_consumer(kafka)
     try:
-        end = ends_of(consumer, topic, timeout_s=timeout_s).get(partition, 0)
-        found = consumer.offsets_for_times([TopicPartition(topic, partition, since_ms)], timeout_s)
-        offset = found[0].offset
+        end = end_of(consumer, topic, partition, timeout_s=timeout_s)
+        offset = _first_since(consumer, TopicPartition(topic, partition, since_ms), timeout_s)
         if offset < 0 or offset >= end:  # nothing is that young
             return
         consumer.assign([TopicPartition(topic, partition, offset)])
@@ -47,3 +48,15 @@ def read_since(
                 raise TimeoutError(f"{topic}/{partition} gave nothing for {timeout_s:g} s; check the brokers")
     finally:
         consumer.close()
+
+
+def _first_since(consumer: Consumer, at: TopicPartition, timeout_s: float) -> int:
+    """The offset of the first record that young, below 0 if there is none. Raises Unreachable."""
+    try:
+        (found,) = consumer.offsets_for_times([at], timeout_s)
+        refusal = found.error
+    except KafkaException as fault:
+        refusal = fault.args[0]
+    if refusal is not None:
+        raise Unreachable(f"{at.topic}/{at.partition} by time: {refusal.str()}; check the brokers")
+    return found.offset

@@ -27,10 +27,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from scheduler.core.record import FORMAT
 from scheduler.core.zones import tz_version
-from scheduler.runtime.kafka import bounds_of
 from scheduler.runtime.telemetry import event
 from topics.codec import Undecodable, decode
 from topics.messages import ClockProbe
+from topics.reading import bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,6 +45,7 @@ TAIL = 500  # records looked back at: more than the processes of a cluster send 
 LOOK_S = 0.2
 FIRST_LOOK_S = 0.02
 LOOK_AGAIN_S = 5.0  # between looks for somebody newer
+BOUNDS_S = 5.0
 
 
 class Elders:
@@ -147,7 +148,7 @@ class Turn:
         yield elders
         with closing(self._outside.changelog_consumer()) as consumer:
             try:
-                _, high = bounds_of(consumer, TopicPartition(self._topic, 0))
+                _, high = bounds_of(consumer, self._topic, 0, timeout_s=BOUNDS_S)
                 consumer.assign([TopicPartition(self._topic, 0, max(0, high - TAIL))])
                 while True:
                     for message in consumer.consume(TAIL, LOOK_S if elders.knows else FIRST_LOOK_S):

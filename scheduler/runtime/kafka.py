@@ -6,10 +6,11 @@ import logging
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from scheduler.errors import Fenced, Retriable
+from topics.reading import bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 COMPANY_S = 2.0
-BOUNDS_S = (0.5, 0.5, 1.0, 1.0, 2.0)  # for an answer, each time it is asked for: busy brokers may need the last
+ENDS_S = 5.0
 
 client_log = logging.getLogger("kafka")
 
@@ -139,26 +140,6 @@ def changelog_follower(settings: Settings) -> Consumer:
     )
 
 
-def bounds_of(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """The first offset of a partition, and the one after the last that this consumer reads. Raises KafkaException.
-
-    A client goes on asking the leader it knows of, were it dead *(librdkafka 2.16, as long as it is told to; an
-    `AdminClient` does so without a pause and then takes no answer for one)*. A look at the topic shows it the new one.
-    """
-    for attempt, seconds in enumerate(BOUNDS_S, start=1):
-        try:
-            if attempt > 1:
-                consumer.list_topics(partition.topic, timeout=seconds)
-            found = consumer.get_watermark_offsets(partition, timeout=seconds)
-        except KafkaException:
-            if attempt == len(BOUNDS_S):
-                raise
-        else:
-            if found is not None:
-                return found
-    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer from the brokers"))  # noqa: SLF001
-
-
 class Inquiry:
     """Questions to the brokers, by two clients that are kept for all of them; safe to use by several threads.
 
@@ -220,14 +201,14 @@ class Inquiry:
             return False
         return any(member.client_id != self._settings.node_id for member in found)
 
-    def ends(self, topics: list[str], number: int) -> dict[str, int]:
+    def ends(self, topics: list[str], number: int, stopped: Callable[[], bool]) -> dict[str, int]:
         """Where partition `number` of each topic ends for a reader of everything, open transactions included.
 
         Raises Retriable.
         """
         try:
             reader = self._reader_of_everything()
-            return {topic: bounds_of(reader, TopicPartition(topic, number))[1] for topic in topics}
+            return {one: bounds_of(reader, one, number, timeout_s=ENDS_S, stopped=stopped)[1] for one in topics}
         except KafkaException as fault:
             raise Retriable(f"ends of partition {number} of {', '.join(topics)}: {fault.args[0].str()}") from fault
 
@@ -238,7 +219,9 @@ class Inquiry:
                     {
                         **self._settings.client_config(),
                         "group.id": f"{self._settings.namespace}scheduler-ends",  # asked for, never joined
+                        "enable.auto.commit": False,
                         "isolation.level": "read_uncommitted",
+                        "allow.auto.create.topics": False,
                         "log_level": 0,
                     }
                 )

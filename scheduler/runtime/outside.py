@@ -69,7 +69,7 @@ class Outside:
 
     @cached_property
     def inquiry(self) -> kafka.Inquiry:
-        """The process's one client for questions."""
+        """The process's clients for questions."""
         return kafka.Inquiry(self._settings)
 
     def transactional_producer(self, shard: int) -> Producer:
@@ -92,9 +92,9 @@ class Outside:
         """A new reader of several shards' changelogs as they grow."""
         return kafka.changelog_follower(self._settings)
 
-    def ends(self, topics: list[str], number: int) -> dict[str, int]:
+    def ends(self, topics: list[str], number: int, stopped: Callable[[], bool]) -> dict[str, int]:
         """Where one partition number of some topics ends for a reader of everything. Raises Retriable."""
-        return self.inquiry.ends(topics, number)
+        return self.inquiry.ends(topics, number, stopped)
 
     def has_company(self) -> bool:
         """Whether processes of other nodes are members of the group now; False if the brokers do not say soon."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from scheduler.errors import Retriable
-from scheduler.runtime.kafka import bounds_of
+from topics.reading import bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BATCH = 2_000
 SILENCE_S = 15.0  # without a record or an end: something is wrong with the brokers
+BOUNDS_S = 5.0  # for a question about a topic
 POLL_S = 0.2
 
 Spans = dict[str, tuple[int, int]]  # topic (base name) -> the first offset to read, and the one after the last
@@ -57,8 +58,9 @@ class PartitionReader:
 
     def bounds(self, topic: str) -> tuple[int, int]:
         """The first offset of the partition, and the one after the last. Raises Retriable."""
+        name = self._namespace + topic
         try:
-            return bounds_of(self._consumer, self._partition(topic))
+            return bounds_of(self._consumer, name, self._number, timeout_s=BOUNDS_S, stopped=self._stopped)
         except KafkaException as fault:
             raise self._failed([topic], _text(fault)) from fault
 

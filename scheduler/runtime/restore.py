@@ -41,7 +41,8 @@ SETTLING_S = 0.05  # between looks at what is still open
 MARKERS_S = 5.0  # after a transaction was decided, until every partition has heard of it
 
 
-Ends = Callable[[list[str], int], dict[str, int]]  # topics, partition -> the offsets behind all that is there
+# Topics, partition, whether to give up -> the offsets behind all that is there.
+Ends = Callable[[list[str], int, Callable[[], bool]], dict[str, int]]
 
 
 class Outlived(StateCorrupted):
@@ -116,7 +117,7 @@ class Restore:
         """
         patience = Deadline(timeout_ms / 1000 + MARKERS_S, monotonic)
         names = {self._namespace + topic: topic for topic in ORDER}
-        open_ones = ends([*names], self._shard)
+        open_ones = ends([*names], self._shard, self._stopped)
         while True:
             committed = {name: self._reader.bounds(names[name])[1] for name in open_ones}
             open_ones = {name: end for name, end in open_ones.items() if committed[name] < end}

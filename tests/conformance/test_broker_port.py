@@ -78,7 +78,7 @@ class Port:
             waited += 0.2
 
     def ends(self) -> int:
-        (found,) = self.outside.ends([self.catalogue.live], 0).values()
+        (found,) = self.outside.ends([self.catalogue.live], 0, lambda: False).values()
         assert isinstance(found, int)
         return found
 

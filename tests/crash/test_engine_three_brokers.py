@@ -1,4 +1,4 @@
-"""Three brokers, replication 3: one of them dies and comes back; firing goes on, nothing is lost or doubled."""
+"""Three brokers, replication 3: one of them dies; firing goes on, nothing is lost or doubled, no answer is made up."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 
+from scheduler.config import Kafka, Settings
+from scheduler.errors import Retriable
 from scheduler.local import Broker
+from scheduler.runtime.kafka import Inquiry
 from tests.support.commands import create
 from tests.support.node import ROOT, Cluster, await_ready, wait_until
 from tests.support.verifier import Dispatches, beats, judge, now_ms
@@ -77,3 +81,27 @@ def test_one_of_three_brokers_dies_while_firing(brokers: Broker, cluster: Cluste
         assert node.stop() == [0]
         verdict = judge(dispatches.read_to_end(), expected)
     assert verdict.clean, f"{verdict}\n{node.words(60)}"
+
+
+def test_where_partitions_end_is_found_though_a_leader_is_dead(brokers: Broker, cluster: Cluster) -> None:
+    """A client goes on asking the dead one, and some take its silence for an end: a shard would decide again."""
+    cluster.make_topics()
+    topic, numbers = cluster.catalogue.commands, range(SHARDS)
+    producer = Producer(cluster.kafka)
+    for number in numbers:
+        producer.produce(topic, b"{}", partition=number)
+    assert producer.flush(30) == 0
+    kafka = Kafka(bootstrap_servers=cluster.bootstrap_servers)
+    inquiry = Inquiry(Settings(kafka=kafka, namespace=cluster.namespace, shards=SHARDS))
+    assert [inquiry.ends([topic], number, lambda: False) for number in numbers] == [{topic: 1}] * SHARDS
+    assert 2 in leaders(cluster).values()
+    brokers.kill(1)
+
+    def end_of(number: int) -> dict[str, int] | None:
+        try:
+            return inquiry.ends([topic], number, lambda: False)
+        except Retriable:
+            return None
+
+    for number in numbers:
+        assert wait_until(lambda n=number: end_of(n), f"an end of {number}") == {topic: 1}

@@ -7,20 +7,21 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
 from scheduler.config import Kafka, Settings
 from scheduler.errors import Retriable
 from scheduler.runtime import kafka
-from scheduler.runtime.kafka import BOUNDS_S, Inquiry, bounds_of
+from scheduler.runtime.kafka import Inquiry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from confluent_kafka import TopicPartition
+
 AWAY = KafkaError(KafkaError._TRANSPORT, "no broker")
 SILENT = KafkaError(KafkaError._TIMED_OUT, "timed out")
 NOT_COORDINATOR = KafkaError(KafkaError.NOT_COORDINATOR, "another coordinator")
-NOT_LEADER = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION, "another leader")
 
 
 def done(answer: Any) -> Future[Any]:
@@ -68,13 +69,11 @@ class Clients:
 
 
 class Partitions:
-    """Stands for a consumer that is asked for offsets: gives these answers one after the other, the last for ever."""
+    """Stands for a consumer that is asked for offsets: `end` of every partition, or what it is refused with."""
 
-    def __init__(self, *answers: int | KafkaError | None, away: bool = False) -> None:
-        self.answers = list(answers)
-        self.away = away
+    def __init__(self, end: int | KafkaError) -> None:
+        self.end = end
         self.asked: list[str] = []
-        self.waited = 0.0
         self.config: dict[str, Any] = {}
 
     def __call__(self, config: dict[str, Any]) -> Any:
@@ -82,21 +81,12 @@ class Partitions:
         self.config = config
         return self
 
-    def list_topics(self, topic: str, timeout: float) -> None:
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
         assert timeout > 0
-        self.asked.append(f"who leads {topic}")
-        if self.away:
-            raise KafkaException(AWAY)
-
-    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int] | None:
         self.asked.append(f"{partition.topic}/{partition.partition}")
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, int):
-            return 1, answer
-        self.waited += timeout
-        if answer is None:
-            return None
-        raise KafkaException(answer)
+        if isinstance(self.end, KafkaError):
+            raise KafkaException(self.end)
+        return 1, self.end
 
 
 @pytest.fixture
@@ -107,12 +97,6 @@ def inquiry() -> Inquiry:
 def clients(monkeypatch: pytest.MonkeyPatch, *answers: list[str] | KafkaError, away: bool = False) -> Clients:
     made = Clients(*answers, away=away)
     monkeypatch.setattr(kafka, "AdminClient", made)
-    return made
-
-
-def partitions(monkeypatch: pytest.MonkeyPatch, *answers: int | KafkaError | None, away: bool = False) -> Partitions:
-    made = Partitions(*answers, away=away)
-    monkeypatch.setattr(kafka, "Consumer", made)
     return made
 
 
@@ -157,45 +141,29 @@ def test_brokers_that_are_away_are_not_waited_for_twice(monkeypatch: pytest.Monk
     assert inquiry.has_company()
 
 
+def test_company_is_unknown_when_a_new_client_is_refused_too(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
+    """It is not asked a third time."""
+    made = clients(monkeypatch, NOT_COORDINATOR, NOT_COORDINATOR, ["another"])
+    assert not inquiry.has_company()
+    assert made.asked == ["0 topics", "0 group", "1 topics", "1 group"]
+
+
 def test_ends_are_those_of_a_reader_of_everything(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
     """What a transaction holds open counts, or it would be decided again; one consumer asks for all shards."""
-    made = partitions(monkeypatch, 7)
-    assert inquiry.ends(["a", "b"], 3) == {"a": 7, "b": 7}
-    assert inquiry.ends(["a"], 4) == {"a": 7}
+    made = Partitions(7)
+    monkeypatch.setattr(kafka, "Consumer", made)
+    assert inquiry.ends(["a", "b"], 3, lambda: False) == {"a": 7, "b": 7}
+    assert inquiry.ends(["a"], 4, lambda: False) == {"a": 7}
     assert made.asked == ["a/3", "b/3", "a/4"]
     assert made.config["isolation.level"] == "read_uncommitted"
     assert made.config["group.id"].startswith("blue.")
 
 
-@pytest.mark.parametrize("refusal", [SILENT, NOT_LEADER, None])
-def test_a_partition_is_looked_for_where_its_leader_is_now(
-    monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry, refusal: KafkaError | None
-) -> None:
-    """A client asks a dead leader for ever: only a look at the topic shows it another."""
-    made = partitions(monkeypatch, refusal, refusal, 7)
-    assert inquiry.ends(["a"], 0) == {"a": 7}
-    assert made.asked == ["a/0", "who leads a", "a/0", "who leads a", "a/0"]
-
-
-def test_brokers_that_do_not_answer_are_asked_for_a_while(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
-    """Then the shard says for what it waits, and is owned anew after a pause. No answer is never taken for one."""
-    made = partitions(monkeypatch, SILENT)
+def test_brokers_that_do_not_answer_are_asked_again_later(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
+    """By the same client: the shard is owned anew after a pause, and says for what it waits."""
+    made = Partitions(SILENT)
+    monkeypatch.setattr(kafka, "Consumer", made)
     with pytest.raises(Retriable, match="ends of partition 5 of a, b: timed out"):
-        inquiry.ends(["a", "b"], 5)
-    assert made.waited == sum(BOUNDS_S)
-    made.answers = [7]
-    assert inquiry.ends(["a"], 5) == {"a": 7}
-
-
-def test_a_client_that_says_nothing_at_all_is_a_fault() -> None:
-    """Some questions end without an error and without an answer."""
-    with pytest.raises(KafkaException, match="no answer from the brokers"):
-        bounds_of(Partitions(None), TopicPartition("a", 0))  # type: ignore[arg-type]
-
-
-def test_a_moment_without_any_broker_is_waited_out(monkeypatch: pytest.MonkeyPatch, inquiry: Inquiry) -> None:
-    """The look is a question like any other."""
-    made = partitions(monkeypatch, SILENT, away=True)
-    with pytest.raises(Retriable, match="no broker"):
-        inquiry.ends(["a"], 0)
-    assert made.asked == ["a/0", *["who leads a"] * (len(BOUNDS_S) - 1)]
+        inquiry.ends(["a", "b"], 5, lambda: True)
+    made.end = 7
+    assert inquiry.ends(["a"], 5, lambda: False) == {"a": 7}

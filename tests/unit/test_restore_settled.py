@@ -33,9 +33,11 @@ class Brokers:
 
 def settled(brokers: Brokers, *, stopped: bool = False) -> None:
     restore = Restore(cast("Any", brokers), "ns.", 3, lambda: stopped)
-    restore.await_settled(
-        lambda topics, number: dict.fromkeys(topics, 7 if number == 3 else 0), 1_000, lambda: brokers.now, brokers.pause
-    )
+
+    def ends(topics: list[str], number: int, _stopped: object) -> dict[str, int]:
+        return dict.fromkeys(topics, 7 if number == 3 else 0)
+
+    restore.await_settled(ends, 1_000, lambda: brokers.now, brokers.pause)
 
 
 def test_nothing_is_waited_for_when_all_is_committed() -> None:

@@ -93,7 +93,7 @@ class FakeOutside:
         times = (settings.session_timeout_ms, settings.heartbeat_interval_ms)
         return GroupConsumer(self.link, settings.node_id, on_commit, times)
 
-    def ends(self, topics: list[str], number: int) -> dict[str, int]:
+    def ends(self, topics: list[str], number: int, _stopped: Callable[[], bool]) -> dict[str, int]:
         found = {topic: self._node.brokers.log(topic, number) for topic in topics}
         try:
             return self.link.request(
