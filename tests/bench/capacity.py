@@ -28,13 +28,13 @@ class Figures:
     node_us_per_transaction: float = 1_200.0
     broker_us_per_firing: float = 36.0  # all of one broker with one copy, a reader included
     broker_us_per_transaction: float = 3_100.0
-    node_us_per_command: float = 83.0
+    node_us_per_command: float = 79.0
     broker_us_per_command: float = 61.0
     dispatch_bytes_per_firing: float = 91.0  # of some 400 before compression
     log_bytes_per_command: float = 101.0  # commands, replies, history: kept for their retention
     log_bytes_per_schedule: float = 78.0  # `scheduler.schedules`, compacted: twice what the newest records take
     log_bytes_per_transaction: float = 1_100.0  # shard record, transaction state: soon compacted, but written
-    store_bytes_per_schedule: float = 48.0
+    store_bytes_per_schedule: float = 70.0
     restored_per_s_and_process: float = 30_500.0  # of an empty store
     process_mb: float = 1_000.0  # the bound, not what is usual
     most_transactions_per_s_and_shard: float = 1_000 / 20  # `join_due_ms`
