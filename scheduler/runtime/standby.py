@@ -48,6 +48,7 @@ SETTLE_S = 3.0  # without an owner on this node for so long: shards just move in
 AGAIN_S = 30.0  # after a failure
 SWEEP_MS = 10_000  # an opening shard has so much to derive anew that fired meanwhile
 SWEEP = 200  # places at once; some 5 ms, after which the interpreter lets another thread run anyhow
+HEARD_MS = 30_000  # since a broker answered this process: one that is cut off can't tell what its copies lack
 WHOLE_MS = 60_000  # between notes of how far the store goes, for one that is found again later
 BATCH = 500  # records at once: the shards of this process fire beside us
 BREATH_S = 0.2  # at most, after a batch of a restore
@@ -212,13 +213,15 @@ class Standbys:
             elif message.error() is not None:
                 event("standby_reader_error", logging.DEBUG, text=str(message.error()))
         prefix = self._around.settings.namespace
+        is_heard = self._around.clock.probe_age_ms() < HEARD_MS
         for number, some in messages.items():
             with self._giving_up(number):
                 follower = self._followed[number]
                 follower.rebuild.use(self._around.tables.calendars)
                 found, ended = sorted_by_topic(some, len(prefix), change_of)
                 follower.apply(found, ended, now)
-                follower.measure(consumer, prefix, now)
+                if is_heard:
+                    follower.measure(consumer, prefix, now)
                 self._show(number, follower.lag, now - follower.whole_ms)
 
     def _begin_one(self) -> None:

@@ -14,7 +14,7 @@ from scheduler.core.calendars import NO_CALENDARS
 from scheduler.errors import StateCorrupted
 from scheduler.runtime.outside import Outside
 from scheduler.runtime.restore import Outlived, Restore
-from scheduler.runtime.standby import Standbys
+from scheduler.runtime.standby import HEARD_MS, Standbys
 from scheduler.runtime.stores import STORE_LIFE_MS, Mark, note_whole, open_standby, open_store, whole_at
 from scheduler.runtime.surroundings import Surroundings
 from scheduler.runtime.telemetry import Telemetry
@@ -145,12 +145,19 @@ class Still(Outside):
 
 
 class Always:
-    """A clock that stands, and tables that are empty."""
+    """A clock that stands unless it is moved, brokers that answer unless told otherwise, and tables that are empty."""
 
     calendars = NO_CALENDARS
 
+    def __init__(self) -> None:
+        self.at = NOW
+        self.silent_ms = 0.0
+
     def now(self) -> int:
-        return NOW
+        return self.at
+
+    def probe_age_ms(self) -> float:
+        return self.silent_ms
 
     def wait(self, _stopped: object) -> object:
         return NO_CALENDARS
@@ -191,6 +198,28 @@ def test_a_shard_with_an_owner_on_this_node_is_left_alone(tmp_path: Path) -> Non
         ours._turn()
         assert ours.state() == {}
         open_store(around.store_path(2), Identity("c", "", 4, 2), NOW, lambda: False).close()
+
+
+def test_a_copy_cut_off_for_long_is_begun_anew(tmp_path: Path) -> None:
+    """What was deleted meanwhile may have left the topics, and would live on in it: hearing nothing is no news."""
+    ours, around = standbys(tmp_path)
+    clock = cast("Any", around.clock)
+    ours._begin_one()
+    kept = ours._followed[0]
+    clock.at += STORE_LIFE_MS
+    ours._read_at = 0.0
+    ours._turn()
+    assert (ours._followed[0], kept.whole_ms) == (kept, clock.at)
+    clock.silent_ms = HEARD_MS
+    for _ in range(2):  # the second time the brokers answer again
+        clock.at += STORE_LIFE_MS // 2 + 1
+        ours._read_at = 0.0
+        ours._turn()
+        clock.silent_ms = 0.0
+    assert 0 not in ours._followed
+    ours._begin_one()
+    assert ours._followed[0] is not kept
+    ours._let_go(0)
 
 
 def test_switched_off(tmp_path: Path) -> None:
