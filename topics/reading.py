@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -40,24 +39,20 @@ _CONSUMER: Final[dict[str, Any]] = {
     "allow.auto.create.topics": False,
 }
 
-# Nobody answers.
-_SILENCE: Final = frozenset(
+# Waiting does not help. Everything else may pass: a topic is new, a leader dead, a connection was given up.
+_LASTING: Final = frozenset(
     {
-        KafkaError._TIMED_OUT,  # noqa: SLF001 - the client's own constants
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._AUTHENTICATION,  # noqa: SLF001 - the client's own constants
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError._INVALID_ARG,  # noqa: SLF001
     }
 )
-# A topic just made, or a leader just lost: another look helps.
-_PASSING: Final = _SILENCE | {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.REPLICA_NOT_AVAILABLE,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-}
+_SILENCE: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001 - these took their time
 _ASK_S: Final = 1.0  # for one answer, before it is looked who leads now
 _PAUSE_S: Final = 0.05  # after a refusal that came at once
 
@@ -209,26 +204,39 @@ def bounds_of(
     A client goes on asking the leader it knows, were it dead *(librdkafka 2.16: as long as it is told to)*; only a look
     at the topic shows it another one. Not to be asked while records are awaited: they may get lost.
 
-    Raises KafkaException when nobody has answered for `timeout_s`, or `stopped` says so, or the refusal does not pass.
-    With no broker at all that may take twice as long.
+    Raises KafkaException when there is no answer for about `timeout_s`, `stopped` says so, or waiting does not help.
     """
     partition, left_s = TopicPartition(topic, number), timeout_s
     while True:
+        refusal = KafkaError(KafkaError._TIMED_OUT, "no answer from the brokers")  # noqa: SLF001
         try:
             found = consumer.get_watermark_offsets(partition, timeout=min(_ASK_S, timeout_s))
-        except KafkaException as fault:
-            refusal: KafkaError = fault.args[0]
-        else:
             if found is not None:
                 return found
-            refusal = KafkaError(KafkaError._TIMED_OUT, "no answer from the brokers")  # noqa: SLF001
+        except KafkaException as fault:
+            refusal = fault.args[0]
         # Counted, not measured: time is the consumer's own affair, and in a simulation not the machine's.
         left_s -= _ASK_S if refusal.code() in _SILENCE else _PAUSE_S
-        if refusal.code() not in _PASSING or left_s <= 0 or stopped():
+        if refusal.code() in _LASTING or left_s <= 0 or stopped():
             raise KafkaException(refusal)
         consumer.poll(_PAUSE_S)
-        with suppress(KafkaException):
-            consumer.list_topics(topic, timeout=_ASK_S)
+        left_s -= _look(consumer, topic, number)
+
+
+def _look(consumer: Consumer, topic: str, number: int) -> float:
+    """Let the client see who leads the partition; returns the seconds that took.
+
+    Raises KafkaException when there is no such partition, or it may not be seen.
+    """
+    try:
+        found = consumer.list_topics(topic, timeout=_ASK_S).topics[topic]
+    except KafkaException:
+        return _ASK_S
+    if found.error is not None and found.error.code() in _LASTING | {KafkaError.UNKNOWN_TOPIC_OR_PART}:
+        raise KafkaException(found.error)
+    if found.error is None and number not in found.partitions:
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, "there is no such partition"))  # noqa: SLF001
+    return _PAUSE_S
 
 
 def ends_of(consumer: Consumer, topic: str, *, timeout_s: float) -> dict[int, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from topics.reading import Record, Unreachable, end_of, new_consumer
+from topics.reading import Record, Unreachable, end_of, new_consumer, partitions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +24,8 @@ def read_since(
     """
     consumer = new_consumer(kafka)
     try:
+        if partition not in partitions_of(consumer, topic, timeout_s=timeout_s):
+            return
         end = end_of(consumer, topic, partition, timeout_s=timeout_s)
         offset = _first_since(consumer, TopicPartition(topic, partition, since_ms), timeout_s)
         if offset < 0 or offset >= end:  # nothing is that young

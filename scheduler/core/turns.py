@@ -61,13 +61,23 @@ class Turns:
             aged = self._aged(queues, left, limit, now)
             room = limit - sum(turn.number for turn in aged)
         turns: list[Turn] = []
-        for priority, group in groupby(queues, key=priority_of):
+        for priority, group in groupby(queues, key=_priority):
             if room <= 0:
                 break
             taken = self._round(priority, [queue.queue for queue in group], left, room)
             room -= sum(turn.number for turn in taken)
             turns += taken
         return turns + aged
+
+    def first_round(self, waiting: Iterable[Waiting]) -> int | None:
+        """How many go out until all who share the first priority that is shared had a turn; None if none is shared."""
+        ahead = 0
+        for _, group in groupby(sorted(waiting), key=_priority):
+            left = {queue.queue: queue.number for queue in group}
+            if len(left) > 1:
+                return ahead + sum(min(left[name], quantum) for name, quantum in self._quanta([*left]).items())
+            ahead += sum(left.values())
+        return None
 
     def _aged(self, queues: list[Waiting], left: dict[bytes, int], limit: int, now: int) -> list[Turn]:
         """The part of a full step that goes to what has waited too long behind a higher priority."""
@@ -121,6 +131,5 @@ class Turns:
             self._stopped[ring] = (behind[0], 0)
 
 
-def priority_of(waiting: Waiting) -> int:
-    """The priority of a queue, the highest being 0."""
+def _priority(waiting: Waiting) -> int:
     return waiting.queue[0]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 COMPANY_S = 2.0
-ENDS_S = 5.0
+ENDS_S = 10.0  # longer than it takes until another broker leads what a dead one led
 
 client_log = logging.getLogger("kafka")
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from topics.catalog import Catalogue
 
 START_S = 30.0
+TOPICS_S = 10.0  # for what topics are like; whoever is told to stop meanwhile ends no sooner
 LARGE_BLOCK = 1024 * 1024  # bytes
 _M_MMAP_THRESHOLD = -3  # of malloc.h
 
@@ -98,14 +99,15 @@ def check_topics(settings: Settings, catalogue: Catalogue, inquiry: Inquiry) -> 
     try:
         admin = inquiry.client(START_S)
         wanted = catalogue.specs()
-        verify(wanted, observe(admin, wanted))
+        verify(wanted, observe(admin, wanted, timeout_s=TOPICS_S))
         cluster: str | None = admin.list_topics(timeout=START_S).cluster_id
     except TopicsWrong as fault:
         hint = "`scheduler topics plan` shows what `scheduler topics apply` would do"
         raise ConfigInvalid(fault.problems, hint) from fault
-    except KafkaException as fault:
+    except (KafkaException, TimeoutError) as fault:
+        why = fault.args[0].str() if isinstance(fault, KafkaException) else f"no answer within {TOPICS_S:.0f} s"
         raise BrokerUnavailable(
-            f"no broker answers at {settings.kafka.bootstrap_servers} ({fault.args[0].str()}): check that it runs and "
+            f"no broker answers at {settings.kafka.bootstrap_servers} ({why}): check that it runs and "
             "kafka.bootstrap_servers; `scheduler doctor` looks closer"
         ) from fault
     if cluster is None:

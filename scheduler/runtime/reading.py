@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BATCH = 2_000
 SILENCE_S = 15.0  # without a record or an end: something is wrong with the brokers
-BOUNDS_S = 5.0  # for a question about a topic
+BOUNDS_S = 10.0  # longer than it takes until another broker leads what a dead one led
 POLL_S = 0.2
 
 Spans = dict[str, tuple[int, int]]  # topic (base name) -> the first offset to read, and the one after the last

@@ -12,12 +12,11 @@ What fell due in an absence, a takeover's say, goes out in the same way.
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from scheduler.core.due import Due, Lag, instant_end, instant_of, undecided_absence
 from scheduler.core.model import Gone, Nominal
-from scheduler.core.turns import QUANTUM, Turns, priority_of
+from scheduler.core.turns import Turns
 from scheduler.shard.waiting import LATE_CHECK_MS
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ PLAIN = 500  # items that go out in the order of their keys: too few for the ord
 MAX_DISPATCH_PARTITIONS = 16  # of a transaction of at most 24: each costs a marker; our own topics take the rest
 LEAST_RUN = 500  # items for which that bound never ends a step: fewer would cost more in steps than in markers
 FIRST_STEP = 3_000  # items of the first step of a rush, which has more than twice as many
-FEW_QUEUES = FIRST_STEP // QUANTUM  # beyond, it does not hold a round, and leaves many lagging
+FEW_QUEUES = 200  # beyond, it would leave too many lagging, each with a record
 
 
 class Firing:
@@ -98,7 +97,11 @@ class Firing:
     def _room(self, step: Step, waiting: Sequence[Waiting]) -> int:
         """How many items the step may take."""
         begins = all(lag.after is None for lag in step.record.lags.values())
-        return min(self._limit, FIRST_STEP) if begins and _is_shared_rush(waiting) else self._limit
+        is_rush = sum(queue.number for queue in waiting) > 2 * FIRST_STEP and len(waiting) <= FEW_QUEUES
+        if not begins or not is_rush:
+            return self._limit
+        reached = self._turns.first_round(waiting)
+        return min(self._limit, FIRST_STEP) if reached is not None and reached <= FIRST_STEP else self._limit
 
     def _leave_behind(self, step: Step, cursor: bytes) -> None:
         """Queues that have more lag from now on, behind what was taken of them; all others have caught up."""
@@ -170,19 +173,6 @@ class Firing:
                 definition, notes = item.entry.notes[item.scheduled_for]
                 for gone in notes:
                     self._settler.record(step, definition, gone)
-
-
-def _is_shared_rush(waiting: Sequence[Waiting]) -> bool:
-    """Whether much is due, and some tenants, not too many to go first, take turns near its beginning."""
-    if len(waiting) > FEW_QUEUES or sum(queue.number for queue in waiting) <= 2 * FIRST_STEP:
-        return False
-    ahead = 0
-    for _, queues in groupby(sorted(waiting), key=priority_of):
-        numbers = [queue.number for queue in queues]
-        if len(numbers) > 1:
-            return ahead < FIRST_STEP
-        ahead += numbers[0]
-    return False
 
 
 def _is_decided(item: Item, misfired: Mapping[str, Due]) -> bool:

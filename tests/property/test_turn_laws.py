@@ -40,6 +40,25 @@ def test_a_step_takes_all_there_is_or_is_full(steps: list[tuple[list[Waiting], i
 
 
 @settings(max_examples=300, deadline=None)
+@given(WAITING, WEIGHTS)
+def test_after_the_first_round_all_who_share_had_a_turn(waiting: list[Waiting], weights: dict[str, int]) -> None:
+    """The whole of it, and nothing of lower priorities."""
+    turns, young = Turns(), [w._replace(since=NOW) for w in waiting]
+    turns.weigh(weights)
+    reached = turns.first_round(young)
+    shared = [p for p, count in sorted(Counter(w.queue[0] for w in young).items()) if count > 1]
+    assert (reached is None) is not bool(shared)
+    if reached is None:
+        return
+    tenants = {w.queue: w.number for w in young if w.queue[0] == shared[0]}
+    least = min(weights.get(name[1:].decode(), 1) for name in tenants)
+    turn = {name: QUANTUM * weights.get(name[1:].decode(), 1) // least for name in tenants}
+    taken = summed(turns.share(young, reached, NOW))
+    assert all(taken[name] == min(tenants[name], turn[name]) for name in tenants)
+    assert taken.total() == reached
+
+
+@settings(max_examples=300, deadline=None)
 @given(WAITING, st.integers(1, 300))
 def test_priorities_go_in_order_but_for_what_has_aged(waiting: list[Waiting], limit: int) -> None:
     """A lower priority gets something only when nothing is left of the higher ones, or of the part of what aged."""

@@ -105,6 +105,20 @@ def test_a_rush_in_which_tenants_share_begins_with_a_short_step(
     once_each(driver, sum(steps))
 
 
+@pytest.mark.parametrize(("ahead", "steps"), [(568, [600, 1_168]), (569, [1_769])])
+def test_a_short_step_holds_a_round_of_those_who_share(
+    monkeypatch: pytest.MonkeyPatch, ahead: int, steps: list[int]
+) -> None:
+    """Else it would only be a step more: behind a higher priority nobody small would be in it."""
+    monkeypatch.setattr(firing, "FIRST_STEP", 600)
+    driver = Driver()
+    create(driver, "big", ahead, "high")
+    for tenant in ("big", "small"):
+        create(driver, tenant, 600)
+    read_ahead(driver)
+    assert sizes(driver) == steps
+
+
 def test_a_rush_that_goes_on_has_no_more_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a queue lags a short step would only let it lag the longer."""
     monkeypatch.setattr(firing, "FIRST_STEP", 600)
