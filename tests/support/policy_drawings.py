@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.core.time import parse_instant
 from scheduler.core.trigger import parse_trigger
 from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
+from scheduler.shard.firing import FEW_QUEUES, FIRST_STEP
 from scheduler.simulator import simulate
 from tests.support.policy_cases import FIVE, create, cron, do, down, full, once, told
 
@@ -195,8 +196,10 @@ How to read a drawing: one character is a minute.
 TURNS = f"""\
 ## More is due than a transaction takes: priorities, weights, aging
 
-As long as all that is due fits into a transaction (`max_transaction_records`), nobody waits for anybody. In a burst,
-each shard decides for itself whose turn it is:
+As long as all that is due fits into a transaction (`max_transaction_records`), nobody waits for anybody, but for one
+thing: if more than {2 * FIRST_STEP:,} are due in a shard, a first transaction of {FIRST_STEP:,} lets small tenants out
+before the large ones' rest, where it reaches a priority that tenants share, holds a round of them, and no more than
+{FEW_QUEUES} queues wait. In a burst, each shard decides for itself whose turn it is:
 
 - **Priorities go in order**: nothing `normal` while anything `high` is due.
 - **Tenants take turns inside a priority**: {QUANTUM} occurrences each in a round, in the order in which they fell due.
