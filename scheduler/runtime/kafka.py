@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 COMPANY_S = 2.0
-ENDS_S = 10.0  # longer than it takes until another broker leads what a dead one led
+BOUNDS_S = 10.0  # for where a partition ends: longer than it takes until another broker leads what a dead one led
 
 client_log = logging.getLogger("kafka")
-
-T = TypeVar("T")
 
 _FENCED = frozenset(
     {
@@ -140,13 +138,27 @@ def changelog_follower(settings: Settings) -> Consumer:
     )
 
 
+def reader_of_everything(settings: Settings) -> Consumer:
+    """Is asked where partitions end, open transactions included; reads nothing, and nobody polls it for its logs."""
+    return Consumer(
+        {
+            **settings.client_config(),
+            "group.id": f"{settings.namespace}scheduler-ends",  # asked for, never joined
+            "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",
+            "allow.auto.create.topics": False,
+            "log_level": 0,
+        }
+    )
+
+
 class Inquiry:
     """Questions to the brokers, by two clients that are kept for all of them; safe to use by several threads.
 
-    A consumer is asked where partitions end (see `bounds_of`), an `AdminClient` everything else. A new client drops its
-    connection to the address it was given once it knows the brokers. What it was asked meanwhile is lost with it, and
-    asked again after one to three seconds *(librdkafka 2.16: 79 of 800 on a busy machine)*. A look at the topics waits
-    for a connection that stays *(none of 800)*, so it goes before anything else.
+    A consumer is asked where partitions end, and asked again (see `bounds_of`); an `AdminClient` everything else. A new
+    client drops its connection to the address it was given once it knows the brokers. What it was asked meanwhile is
+    lost with it, and asked again after one to three seconds *(librdkafka 2.16: 79 of 800 on a busy machine)*. A look at
+    the topics waits for a connection that stays *(none of 800)*, so the `AdminClient` begins with one.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -175,31 +187,26 @@ class Inquiry:
                 self._kept = made
             return self._kept
 
-    def _ask(self, question: Callable[[AdminClient], T], seconds: float) -> T:
+    def has_company(self) -> bool:
+        """Whether another node has members in the group; False if the brokers do not say soon."""
+        try:
+            found = self._members()
+        except (KafkaException, TimeoutError):
+            return False
+        return any(member.client_id != self._settings.node_id for member in found)
+
+    def _members(self) -> list[Any]:
         """Raises KafkaException, TimeoutError.
 
         A client does not notice by itself that the group has another coordinator, and asks the former one for ever:
         when it is refused, a new one is asked.
         """
-        asked = self.client(seconds)
-        try:
-            return question(asked)
-        except (KafkaException, TimeoutError):
-            return question(self._connected(asked, seconds))
-
-    def has_company(self) -> bool:
-        """Whether another node has members in the group; False if the brokers do not say soon."""
         group = group_id(self._settings.namespace)
-
-        def members(client: AdminClient) -> list[Any]:
-            asked = client.describe_consumer_groups([group], request_timeout=COMPANY_S)
-            return list(asked[group].result(COMPANY_S).members)
-
+        asked = self.client(COMPANY_S)
         try:
-            found = self._ask(members, COMPANY_S)
+            return _members_of(asked, group)
         except (KafkaException, TimeoutError):
-            return False
-        return any(member.client_id != self._settings.node_id for member in found)
+            return _members_of(self._connected(asked, COMPANY_S), group)
 
     def ends(self, topics: list[str], number: int, stopped: Callable[[], bool]) -> dict[str, int]:
         """Where partition `number` of each topic ends for a reader of everything, open transactions included.
@@ -208,24 +215,20 @@ class Inquiry:
         """
         try:
             reader = self._reader_of_everything()
-            return {one: bounds_of(reader, one, number, timeout_s=ENDS_S, stopped=stopped)[1] for one in topics}
+            return {one: bounds_of(reader, one, number, timeout_s=BOUNDS_S, stopped=stopped)[1] for one in topics}
         except KafkaException as fault:
             raise Retriable(f"ends of partition {number} of {', '.join(topics)}: {fault.args[0].str()}") from fault
 
     def _reader_of_everything(self) -> Consumer:
         with self._lock:
             if self._reader is None:
-                self._reader = Consumer(
-                    {
-                        **self._settings.client_config(),
-                        "group.id": f"{self._settings.namespace}scheduler-ends",  # asked for, never joined
-                        "enable.auto.commit": False,
-                        "isolation.level": "read_uncommitted",
-                        "allow.auto.create.topics": False,
-                        "log_level": 0,
-                    }
-                )
+                self._reader = reader_of_everything(self._settings)
             return self._reader
+
+
+def _members_of(client: AdminClient, group: str) -> list[Any]:
+    asked = client.describe_consumer_groups([group], request_timeout=COMPANY_S)
+    return list(asked[group].result(COMPANY_S).members)
 
 
 def header(message: Message, name: str) -> bytes | None:

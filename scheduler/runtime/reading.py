@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from scheduler.errors import Retriable
+from scheduler.runtime.kafka import BOUNDS_S
 from topics.reading import bounds_of
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 BATCH = 2_000
 SILENCE_S = 15.0  # without a record or an end: something is wrong with the brokers
-BOUNDS_S = 10.0  # longer than it takes until another broker leads what a dead one led
 POLL_S = 0.2
 
 Spans = dict[str, tuple[int, int]]  # topic (base name) -> the first offset to read, and the one after the last
