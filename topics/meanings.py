@@ -141,9 +141,11 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "attempt": "their last attempt under the backfill's version; 0: they ran under another version only",
     },
     "OwedRun": {
-        "scheduled_for": _SCHEDULED_FOR,
-        "available_at": _AVAILABLE_AT,
-        "stands_for": "how many nominals it stands for, itself included",
+        "scheduled_for": _SCHEDULED_FOR + ", of the first",
+        "available_at": _AVAILABLE_AT + ", the first; of the others it follows from the definition",
+        "stands_for": "how many nominals each of them stands for, itself included",
+        "count": "how many they are",
+        "every_ms": "how far their nominals lie apart",
     },
     "Live": {
         "kind": "see the table of kinds",

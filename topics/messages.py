@@ -169,11 +169,13 @@ class Stretch(Message):
 
 
 class OwedRun(Message):
-    """One nominal that an outage delayed and that is still to run."""
+    """What an outage delayed and is still to run: `count` nominals, `every_ms` apart."""
 
     scheduled_for: Instant
     available_at: Instant
     stands_for: int = 1
+    count: int = 1
+    every_ms: int = 0
 
 
 class Live(Message):

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from scheduler.core.due import Absence, Backlog, Lag
 
-FORMAT = 2  # of all records a shard writes to its changelogs; a newer one than ours is refused
-FORMAT_WITHOUT_LAGS = 1  # what a shard with no lagging queue writes: older versions read it
+FORMAT = 3  # of all records a shard writes to its changelogs; a newer one than ours is refused
 
 
 class Move(NamedTuple):

@@ -14,6 +14,8 @@ from scheduler.core.model import Gone, State
 from scheduler.core.policy import NOTHING_OWED, Settlement, reached_as, settle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scheduler.core.command import Command
     from scheduler.core.decision import Settled, Situation
     from scheduler.core.model import Schedule
@@ -65,21 +67,27 @@ def final_settlement(situation: Situation, before: Schedule, reason: str) -> Set
 
 
 def end_debts(situation: Situation, before: Schedule, state: str, reason: str) -> Settled:
-    """What was owed and not yet dispatched, each under the version it belongs to.
-
-    Nominals that follow each other are said together; what ran between two outages must not seem to have ended, too.
-    """
+    """What was owed and not yet dispatched, each under the version it belongs to."""
     ended: Settled = ()
     for debt in situation.debts:
         definition = debt.definition or replace(before, version=debt.version)
-        gone: list[Gone] = []
-        for at in sorted(debt.nominals):
-            if gone and definition.spec.trigger.next_after(gone[-1].last) == at:
-                gone[-1] = replace(gone[-1], count=gone[-1].count + 1, last=at)
-            else:
-                gone.append(Gone(state, reason, 1, at, at))
+        gone = stretches(definition, sorted(debt.nominals), state, reason)
         ended += paired(definition, Settlement(gone=tuple(gone)))
     return ended
+
+
+def stretches(definition: Schedule, nominals: Iterable[int], state: str, reason: str) -> list[Gone]:
+    """Ascending nominals that will not run: those that follow each other are said together.
+
+    What ran between two outages must not seem to have ended, too.
+    """
+    gone: list[Gone] = []
+    for at in nominals:
+        if gone and definition.spec.trigger.next_after(gone[-1].last) == at:
+            gone[-1] = replace(gone[-1], count=gone[-1].count + 1, last=at)
+        else:
+            gone.append(Gone(state, reason, 1, at, at))
+    return gone
 
 
 def end_backfills(situation: Situation, reason: str) -> Settled:

@@ -28,6 +28,7 @@ from scheduler.core.due import (
 from scheduler.core.identity import tenant_of
 from scheduler.core.model import Priority, State
 from scheduler.core.policy import settle
+from scheduler.core.series import take
 from scheduler.errors import StateCorrupted
 from scheduler.shard import keys
 from scheduler.shard.step import floored
@@ -247,16 +248,19 @@ class Outage:
             raise StateCorrupted(f"the store lists a catch-up of {owner} that does not exist: delete the store")
         record = wire.live_from_bytes(stored)
         definition = self._reader.kept(record.definition) or self._reader.schedules([owner])[0]
-        runs = wire.catch_up_runs(record)
-        due = runs if definition is None else runs[:allowed]
-        if definition is not None:
-            self._settler.dispatch(step, definition, due)
-        if len(due) < len(runs):
-            step.put_live(live_key, wire.catch_up_rest(record, len(due)))
+        owed = wire.catch_up_series(record)
+        if definition is None:
+            step.drop_live(live_key)
+            step.paid.append(owner)
+            return 0
+        runs, rest = take(owed, allowed, definition)
+        self._settler.dispatch(step, definition, runs)
+        if rest:
+            step.put_live(live_key, wire.catch_up_rest(record, rest))
         else:
             step.drop_live(live_key)
             step.paid.append(owner)
-        return len(due)
+        return len(runs)
 
 
 class Budget:

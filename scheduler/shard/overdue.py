@@ -95,8 +95,9 @@ def _catch_up(store: Store, owed: dict[str, float]) -> tuple[int, int | None]:
         runs = [] if stored is None else wire.live_from_bytes(stored).runs
         if not runs:
             continue
-        total += len(runs) * every
-        owed[tenant_of(owner)] = owed.get(tenant_of(owner), 0) + len(runs) * every
+        waiting = sum(run.count for run in runs) * every
+        total += waiting
+        owed[tenant_of(owner)] = owed.get(tenant_of(owner), 0) + waiting
         since = parse_instant(runs[0].available_at)
         oldest = since if oldest is None else min(oldest, since)
     return total, oldest

@@ -17,14 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from scheduler import wire
 from scheduler.core.calendars import NO_CALENDARS
 from scheduler.core.due import Absence, instant_end, instant_of, position
-from scheduler.core.model import Gone, Schedule, State
+from scheduler.core.model import Schedule, State
 from scheduler.core.record import ShardRecord
+from scheduler.core.series import in_series, spread
+from scheduler.core.settlements import stretches
 from scheduler.core.time import format_instant
 from scheduler.core.unplannable import Unplannable
 from scheduler.shard import keys
@@ -202,21 +203,19 @@ class Repair:
         if stored is None:
             return
         record = wire.live_from_bytes(stored)
-        runs = wire.catch_up_runs(record)
-        early = [run for run in runs if run.available_at > self._order.now]
+        definition = self._reader.kept(record.definition) or self._reader.schedules([owner])[0]
+        if definition is None:
+            return
+        runs = spread(wire.catch_up_series(record), definition)
+        early = [run.scheduled_for for run in runs if run.available_at > self._order.now]
         if not early:
             return
-        frozen = record.definition
-        definition = (
-            self._reader.definition(bytes(frozen)) if isinstance(frozen, Raw) else self._reader.schedules([owner])[0]
-        )
-        if definition is not None:
-            for run in early:  # one by one: they may be of several outages, with others between them
-                self._settler.record(step, definition, Gone("missed", "clock", 1, run.scheduled_for, run.scheduled_for))
-            self.outcome.missed += len(early)
-        if len(early) < len(runs):
-            record.runs = record.runs[: len(runs) - len(early)]  # oldest first
-            step.put_live(live_key, encode(record))
+        for gone in stretches(definition, early, "missed", "clock"):
+            self._settler.record(step, definition, gone)
+        self.outcome.missed += len(early)
+        rest = in_series(runs[: len(runs) - len(early)])  # oldest first
+        if rest:
+            step.put_live(live_key, wire.catch_up_rest(record, rest))
         else:
             step.drop_live(live_key)
 

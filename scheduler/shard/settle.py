@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from scheduler import wire
 from scheduler.core.model import PRIORITY_NAMES, Gone, Nominal
+from scheduler.core.policy import MAX_BACKLOG
+from scheduler.core.series import in_series, spread
+from scheduler.core.settlements import stretches
 from scheduler.core.time import stamp
 from scheduler.core.unplannable import Unplannable
 from scheduler.shard.held import Target
@@ -81,13 +84,21 @@ class Settler:
         step.put_live(key, record)
 
     def _owe_catch_up(self, step: Step, definition: Schedule, runs: Sequence[Run]) -> None:
-        """Runs for the budget, beside those of the version that still wait: each in its nominal's turn."""
+        """Runs for the budget, beside those of the version that still wait: each in its nominal's turn.
+
+        A budget that never gets through must not let the record grow with every outage: the oldest beyond what one
+        decision may run are missed.
+        """
         key = wire.live_key("catchup", definition.schedule_id, str(definition.version))
         stored = step.live(key)
-        waiting = [] if stored is None else wire.catch_up_runs(wire.live_from_bytes(stored))
+        waiting = [] if stored is None else spread(wire.catch_up_series(wire.live_from_bytes(stored)), definition)
         turns = sorted([*waiting, *runs], key=lambda run: run.scheduled_for)
+        too_many = [run.scheduled_for for run in turns[:-MAX_BACKLOG]]
+        for gone in stretches(definition, too_many, "missed", "throttled"):
+            self.record(step, definition, gone)
+        owed = in_series(turns[-MAX_BACKLOG:])
         frozen = self._is_replaced(step, definition)
-        step.put_live(key, wire.catch_up_record(turns, definition, step.now, frozen=frozen))
+        step.put_live(key, wire.catch_up_record(owed, definition, step.now, frozen=frozen))
 
     @staticmethod
     def _is_replaced(step: Step, definition: Schedule) -> bool:

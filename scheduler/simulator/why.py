@@ -20,7 +20,7 @@ from scheduler.core.model import State
 from scheduler.core.policy import nominal_at
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.core.unplannable import Unplannable
-from scheduler.wire import schedule_from_bytes
+from scheduler.wire import owed_instants, schedule_from_bytes
 from topics import messages as m
 
 if TYPE_CHECKING:
@@ -244,8 +244,7 @@ class _Case:
 
     def waiting(self) -> Verdict | None:
         for live, place in self.e.owed:
-            owed = [run.scheduled_for for run in live.runs] or [live.scheduled_for or ""]
-            if self.text_at not in owed:
+            if self.e.at not in owed_instants(live):
                 continue
             text = "it was missed and waits for the tenant's catch-up budget"
             if live.kind != "catchup":

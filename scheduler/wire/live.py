@@ -11,6 +11,7 @@ from scheduler.core.backfill import Backfill, Stretch
 from scheduler.core.calendars import Calendars, bound
 from scheduler.core.identity import occurrence_id
 from scheduler.core.model import Nominal, Origin, Run, Schedule
+from scheduler.core.series import Series
 from scheduler.core.time import format_instant
 from scheduler.errors import StateCorrupted
 from scheduler.wire.schedules import plan_from_bytes, schedule_to_bytes
@@ -47,7 +48,7 @@ def floor_record(owner: str, floor: int) -> bytes:
     return to_json(m.Live(kind="floor", owner=owner, floor=format_instant(floor)))
 
 
-def catch_up_record(runs: Sequence[Run], definition: Schedule, now: int, *, frozen: bool) -> bytes:
+def catch_up_record(owed: Sequence[Series], definition: Schedule, now: int, *, frozen: bool) -> bytes:
     """What is still to run of an outage; `frozen` keeps the definition beside it, when a newer version takes over."""
     return to_json(
         m.Live(
@@ -56,14 +57,7 @@ def catch_up_record(runs: Sequence[Run], definition: Schedule, now: int, *, froz
             definition=Raw(schedule_to_bytes(definition)) if frozen else UNSET,
             version=definition.version,
             priority=definition.spec.priority.value,
-            runs=[
-                m.OwedRun(
-                    scheduled_for=format_instant(run.scheduled_for),
-                    available_at=format_instant(run.available_at),
-                    stands_for=run.stands_for,
-                )
-                for run in runs
-            ],
+            runs=_series_to_wire(owed),
             seen_at=format_instant(now),
         )
     )
@@ -189,26 +183,43 @@ def owed_nominal(record: m.Live) -> Nominal:
 def owed_instants(record: m.Live) -> tuple[int, ...]:
     """Of which nominals a record of either kind of debt is, oldest first. Raises StateCorrupted when it names none."""
     if record.runs:
-        return tuple(_instant(record, "runs", run.scheduled_for) for run in record.runs)
+        return tuple(nominal for series in catch_up_series(record) for nominal in series.nominals())
     return (_instant(record, "scheduled_for", record.scheduled_for),)
 
 
-def catch_up_rest(record: m.Live, done: int) -> bytes:
-    """The record after its first `done` runs were dispatched."""
-    record.runs = record.runs[done:]
+def catch_up_rest(record: m.Live, rest: Sequence[Series]) -> bytes:
+    """The record once only `rest` is owed."""
+    record.runs = _series_to_wire(rest)
     return to_json(record)
 
 
-def catch_up_runs(record: m.Live) -> list[Run]:
-    """The runs of a catch-up record, oldest first. Raises StateCorrupted."""
+def catch_up_series(record: m.Live) -> list[Series]:
+    """What a catch-up record owes, oldest first. Raises StateCorrupted."""
     return [
-        Run(
-            _instant(record, "runs", run.scheduled_for),
-            _instant(record, "runs", run.available_at),
-            Origin.CATCH_UP,
-            run.stands_for,
+        Series(
+            Run(
+                _instant(record, "runs", run.scheduled_for),
+                _instant(record, "runs", run.available_at),
+                Origin.CATCH_UP,
+                run.stands_for,
+            ),
+            run.count,
+            run.every_ms,
         )
         for run in record.runs
+    ]
+
+
+def _series_to_wire(owed: Sequence[Series]) -> list[m.OwedRun]:
+    return [
+        m.OwedRun(
+            scheduled_for=format_instant(series.first.scheduled_for),
+            available_at=format_instant(series.first.available_at),
+            stands_for=series.first.stands_for,
+            count=series.count,
+            every_ms=series.every_ms,
+        )
+        for series in owed
     ]
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.core.due import Absence, Backlog, Lag, due_key, instant_end, instant_of, priority_of, schedule_of
 from scheduler.core.model import PRIORITY_BY_NAME, PRIORITY_NAMES
-from scheduler.core.record import FORMAT, FORMAT_WITHOUT_LAGS, Move, ShardRecord
+from scheduler.core.record import FORMAT, Move, ShardRecord
 from scheduler.core.time import format_instant, parse_instant
 from scheduler.core.zone_marks import ZoneMark, ZoneRecord
 from scheduler.errors import NewerFormat
@@ -21,13 +21,10 @@ _lag = msgspec.json.Decoder(m.Lag).decode
 
 
 def record_to_bytes(record: ShardRecord, at: int) -> bytes:
-    """The value of `scheduler.shards`, but for the lags, which are records of their own.
-
-    Its format is the oldest that tells the whole truth, so that processes of the version before read it while they can.
-    """
+    """The value of `scheduler.shards`, but for the lags, which are records of their own."""
     return to_json(
         m.Shard(
-            format=FORMAT if record.lags else FORMAT_WITHOUT_LAGS,
+            format=FORMAT,
             shard=record.shard,
             step=record.step,
             positions=dict(record.positions),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from scheduler.core import record
 
 record.FORMAT += 1  # before anything takes it over
-record.FORMAT_WITHOUT_LAGS = record.FORMAT
 
 from scheduler.cli import main  # noqa: E402 - see above
 

@@ -6,6 +6,7 @@ with what they have stored: it needs a new record format, or is wrong.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,6 +45,12 @@ def restored(recording: Path, *, compacted: bool) -> tuple[Driver, list[dict[str
     return driver, happenings[len(before) :]
 
 
+def regardless_of_budgets(ones: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is caught up without its instant: no budget is stored, it is whole again after a restart."""
+    timeless = [{**one, "at": ""} if one.get("origin") == "catch_up" else one for one in ones]
+    return sorted(timeless, key=lambda one: (one["at"], json.dumps(one, sort_keys=True)))
+
+
 @pytest.mark.parametrize("compacted", [False, True], ids=["whole", "compacted"])
 def test_golden_changelogs_go_on_as_they_would_have(recording: Path, *, compacted: bool) -> None:
     """Restored halfway, what is owed, paused, planned and caught up comes as it did in the release that wrote it."""
@@ -53,12 +60,15 @@ def test_golden_changelogs_go_on_as_they_would_have(recording: Path, *, compacte
     before = [one for one in golden if one["at"] <= HALFWAY]
     if (recording / "halfway.jsonl").exists():  # else nothing waited for its turn
         before = read(recording, "halfway")
-    assert decided(driver.topics, HALFWAY) == [one for one in golden if one not in before]
+    left = [one for one in golden if one not in before]
+    assert regardless_of_budgets(decided(driver.topics, HALFWAY)) == regardless_of_budgets(left)
 
 
-def test_queues_lag_where_this_format_was_recorded() -> None:
-    """What is new in it is in the recording: a restore must find what waits for its turn."""
-    folder = RECORDINGS[-1]
+def test_what_is_new_in_a_format_is_in_its_recording() -> None:
+    """A restore must find what is caught up in series, and what waits for its turn."""
+    values = [line["value"] or {} for line in read(FOLDER / "format-3", "changelogs")]
+    assert max(run.get("count", 1) for value in values for run in value.get("runs", ())) > 30
+    folder = FOLDER / "format-2"
     queues = {line["key"] for line in read(folder, "changelogs") if "/queue/" in line["key"] and line["value"]}
     left = [one for one in read(folder, "decided") if one["at"] == HALFWAY and one not in read(folder, "halfway")]
     assert queues

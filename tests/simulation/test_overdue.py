@@ -64,6 +64,40 @@ def test_backfills_count_with_their_own_rate() -> None:
     assert (behind.oldest, behind.backfill, behind.drain_ms) == (None, 58, 29_000)
 
 
+@pytest.mark.parametrize("window_ms", [0, 800])
+def test_much_to_catch_up_is_a_small_record(window_ms: int) -> None:
+    """Ten thousand runs are written down as a few numbers, with every step that dispatches some of them, too."""
+    driver = Driver("2026-01-01T00:00:00Z")
+    every_second = {"every_ms": 1_000, "anchor": "2026-01-01T00:00:00Z"}
+    driver.create(trigger=every_second, misfire={"catch_up": 10_000}, window_ms=window_ms, end="2026-01-01T04:00:00Z")
+    driver.run_until("2026-01-01T00:00:10Z")
+    driver.outage("2026-01-01T04:00:30Z")
+    driver.advance(120_000)
+    starts = [parse_instant(d["scheduled_for"]) for d in driver.dispatched() if d["origin"] == "catch_up"]
+    last = parse_instant("2026-01-01T03:59:59Z")
+    assert starts == list(range(last - 9_999_000, last + 1, 1_000))
+    live = [value for _, value, _, _ in driver.topics.records["scheduler.live"] if value is not None]
+    assert len(live) > 90
+    assert max(map(len, live)) < 400
+
+
+def test_what_no_budget_gets_through_is_missed_at_last() -> None:
+    """Outage after outage: ten thousand are kept, the newest; of older ones it is said that they are missed."""
+    driver = Driver("2026-01-01T00:00:00Z", ShardSettings(catch_up_per_s=0.001))
+    driver.create(trigger={"every_ms": 1_000}, misfire={"catch_up": 6_000}, max_lateness_ms=None)
+    for clock in ("02", "04", "06"):
+        driver.run_until(f"2026-01-01T{int(clock) - 2:02}:00:10Z")
+        driver.outage(f"2026-01-01T{clock}:00:10Z")
+        driver.advance(1_000)
+    owed = seen(driver).catch_up
+    given_up = [(o["reason"], o["count"]) for o in driver.occurrences("missed") if o["reason"] != "downtime"]
+    caught_up = sum(1 for d in driver.dispatched() if d["origin"] == "catch_up")
+    assert {reason for reason, _ in given_up} == {"throttled"}
+    assert caught_up < 10
+    assert owed + caught_up >= 10_000 >= owed
+    assert owed + caught_up + sum(count for _, count in given_up) == 3 * 6_000
+
+
 @pytest.mark.parametrize(("away", "reason"), [("clock", "clock"), ("downtime", "downtime")])
 def test_a_long_look_away_says_why(away: str, reason: str) -> None:
     """A believed jump of the clock and a machine that slept are the same outage with another reason."""

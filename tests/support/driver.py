@@ -1,7 +1,7 @@
 """The whole shard without a broker: time moved by hand, topics as lists, commits, kills and restores as verbs.
 
 `topics` is what a read-committed reader sees. Every record is checked as it is published: keys are UTF-8 text, values
-are JSON objects or null, and all of it is on the shard's own partition.
+are JSON objects or null that a broker takes, and all of it is on the shard's own partition.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 START = parse_instant("2026-01-01T09:00:00Z")
 MOST_TURNS = 20_000  # steps at one instant
+LARGEST_RECORD = 1_000_000  # bytes: what clients and brokers take unless they are told otherwise
 LONGEST_LOOK_MS = 5_000  # an idle shard looks at least this often: longer would be an outage
 
 
@@ -43,6 +44,7 @@ class Topics:
         key.decode()
         if value is not None:
             assert isinstance(json.loads(value), dict), value
+            assert len(value) <= LARGEST_RECORD, (topic, key, len(value))
         self.records.setdefault(topic, []).append((key, value, at, step))
         self.log.append((topic, key, value, at))
 

@@ -77,7 +77,8 @@ STORIES = (
     Story(
         "The budget of catch-up",
         "Work of an outage runs under a budget of its tenant (here one a minute) and never delays what is on time. "
-        "Waiting for the budget does not age it.",
+        "Waiting for the budget does not age it. Of one version of a schedule 10,000 runs are kept at most: "
+        "if further outages add to them, the oldest are missed (reason `throttled`).",
         "12:00", "13:00", (create("12:00", FIVE, misfire={"catch_up": 4}), OUTAGE),
         (("tenants", {"acme": {"catch_up_per_s": 1 / 60}}),),
     ),

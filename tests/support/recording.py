@@ -2,9 +2,9 @@
 
     python -m tests.support.recording       writes tests/replay/format-<N>/ for the record format of this code
 
-Recorded once, when a format is new, and never again: later code must restore the changelogs and decide the same
-(`tests/replay/test_recordings.py`). One file a kind, one JSON object a line. Halfway is in the middle of what falls due
-at one instant, in steps so small that queues lag: `halfway` is what was decided before.
+Recorded once, when a format is new, and never again, so `history` belongs to the newest: later code must restore the
+changelogs and decide the same (`tests/replay/test_recordings.py`). One file a kind, one JSON object a line. Halfway is
+in the middle of what falls due at one instant, in steps so small that queues lag: `halfway` is what was decided before.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ def history() -> Iterator[dict[str, Any]]:
     yield at("10:15:00", "backfill", "acme/tenth", **{"from": "2026-03-02T09:00:00Z", "until": "2026-03-02T09:40:00Z"})
     yield at("10:28:00", "cancel", "other/ended")
     yield at("10:29:00", "pause", "acme/window")
+    for n in range(8):  # more than the budget of a tenant gets through until halfway
+        spec = {"trigger": {"every_ms": 1_000}, "end": "2026-03-02T10:29:55Z", "misfire": {"catch_up": 100}}
+        yield create("10:29:05", f"third/{n}", window_ms=500 * (n % 2), **spec)
+    yield {"at": "2026-03-02T10:29:10Z", "outage_until": "2026-03-02T10:29:58Z"}
     yield at("10:41:00", "resume", "other/held", catch_up=True)
     yield at("10:45:00", "resume", "acme/window")
     yield {"at": "2026-03-02T10:51:30Z", "outage_until": "2026-03-02T11:02:30Z"}

@@ -27,6 +27,7 @@ from scheduler.core.model import (
     State,
 )
 from scheduler.core.record import FORMAT, ShardRecord
+from scheduler.core.series import Series
 from scheduler.core.trigger import Once, Trigger, parse_trigger
 from scheduler.core.unplannable import Unplannable
 from scheduler.errors import StateCorrupted
@@ -237,18 +238,21 @@ def test_the_lag_of_a_queue_comes_back_under_its_own_name(lag: Lag, priority: Pr
     assert [wire.lag_queue(7, key) for key in others] == [None] * 5
 
 
-def test_only_a_shard_with_lagging_queues_is_written_in_the_newer_format() -> None:
-    """Older versions go on reading the others; those that do not know of lags refuse what they would misread."""
+def test_a_shard_record_says_how_many_lags_belong_to_it() -> None:
+    """And in which format all of it is written, so that a version that would misread it refuses."""
     record = ShardRecord(shard=1)
     lagging = record.moved(lags={b"\x02acme": Lag(5, b"k"), b"\x02zeta": Lag(3, b"k")})
     written = [json.loads(wire.record_to_bytes(r, NOW)) for r in (record, lagging)]
-    assert [(w["format"], w.get("queues", 0), w.get("queues_step", 0)) for w in written] == [(1, 0, 0), (FORMAT, 2, 3)]
+    assert [w["format"] for w in written] == [FORMAT, FORMAT]
+    assert [(w.get("queues", 0), w.get("queues_step", 0)) for w in written] == [(0, 0), (2, 3)]
     assert wire.lags_written(wire.record_to_bytes(lagging, NOW)) == (2, 3)
 
 
 def test_a_shard_record_of_a_newer_format_is_refused() -> None:
     """An older version must not guess at what a newer one wrote."""
-    value = wire.record_to_bytes(ShardRecord(shard=1), NOW).replace(b'"format":1', b'"format":%d' % (FORMAT + 1))
+    value = wire.record_to_bytes(ShardRecord(shard=1), NOW).replace(
+        b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1)
+    )
     with pytest.raises(StateCorrupted, match="run the newer version"):
         wire.record_from_bytes(value)
 
@@ -281,11 +285,11 @@ def test_what_is_owed_comes_back() -> None:
     record = wire.live_from_bytes(wire.owed_record(one, Nominal(NOW, NOW + 9), "t", b'{"a":1}', frozen=False))
     assert wire.owed_nominal(record) == Nominal(NOW, NOW + 9)
     assert record.definition is messages.UNSET
-    runs = [Run(NOW + n, NOW + n, Origin.CATCH_UP, n + 1) for n in range(3)]
-    stored = wire.catch_up_record(runs, one, NOW, frozen=False)
-    assert wire.catch_up_runs(wire.live_from_bytes(stored)) == runs
-    rest = wire.live_from_bytes(wire.catch_up_rest(wire.live_from_bytes(wire.frozen_record(stored, one)), 2))
-    assert wire.catch_up_runs(rest) == runs[2:]
+    owed = [Series(Run(NOW + n, NOW + n, Origin.CATCH_UP, n + 1), 5 + n, 1000 * n) for n in range(3)]
+    stored = wire.catch_up_record(owed, one, NOW, frozen=False)
+    assert wire.catch_up_series(wire.live_from_bytes(stored)) == owed
+    rest = wire.live_from_bytes(wire.catch_up_rest(wire.live_from_bytes(wire.frozen_record(stored, one)), owed[2:]))
+    assert wire.catch_up_series(rest) == owed[2:]
     assert wire.schedule_from_bytes(bytes(rest.definition)) == one  # type: ignore[arg-type] # it was just frozen
 
 
@@ -296,7 +300,7 @@ def test_what_is_owed_comes_back() -> None:
         (wire.owed_nominal, {"kind": "owed", "scheduled_for": "2026-02-30T00:00:00Z"}, "owed scheduled_for: "),
         (wire.owed_instants, {"kind": "catchup"}, "catchup without scheduled_for"),
         (
-            wire.catch_up_runs,
+            wire.catch_up_series,
             {"kind": "catchup", "runs": [messages.OwedRun("soon", "late", 1)]},
             "catchup runs: 'soon'",
         ),

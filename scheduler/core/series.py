@@ -1,0 +1,83 @@
+"""Runs that are owed, many as one: most of what an outage leaves lies at equal distances.
+
+A list would grow with the outage, and every step that dispatches a part of it would read and write all the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from scheduler.core.policy import nominal_at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from scheduler.core.model import Run, Schedule
+
+
+class Series(Struct, frozen=True, gc=False):
+    """`count` runs whose nominals lie `every_ms` apart. When the others may start follows from their definition."""
+
+    first: Run
+    count: int = 1
+    every_ms: int = 0
+
+    @property
+    def last(self) -> int:
+        """The newest nominal."""
+        return self.nominal(self.count - 1)
+
+    def nominal(self, index: int) -> int:
+        return self.first.scheduled_for + index * self.every_ms
+
+    def nominals(self) -> Iterator[int]:
+        return map(self.nominal, range(self.count))
+
+    def goes_on_with(self, run: Run) -> bool:
+        """Whether the run is the next of this series, or makes a series of a single run."""
+        first = self.first
+        if (run.origin, run.stands_for, run.attempt) != (first.origin, first.stands_for, first.attempt):
+            return False
+        return self.count == 1 or run.scheduled_for - self.last == self.every_ms
+
+
+def in_series(runs: Iterable[Run]) -> list[Series]:
+    """The runs, which ascend, as few series."""
+    found: list[Series] = []
+    for run in runs:
+        if found and found[-1].goes_on_with(run):
+            last = found[-1]
+            found[-1] = Series(last.first, last.count + 1, run.scheduled_for - last.last)
+        else:
+            found.append(Series(run))
+    return found
+
+
+def take(owed: Sequence[Series], limit: int, definition: Schedule) -> tuple[list[Run], list[Series]]:
+    """The first `limit` runs one by one, and what is owed after them."""
+    runs: list[Run] = []
+    for done, series in enumerate(owed):
+        count = min(series.count, limit - len(runs))
+        runs += [_run(series, index, definition) for index in range(count)]
+        if count < series.count:
+            rest = Series(_run(series, count, definition), series.count - count, series.every_ms)
+            return runs, [rest, *owed[done + 1 :]]
+    return runs, []
+
+
+def spread(owed: Iterable[Series], definition: Schedule) -> list[Run]:
+    """All runs, one by one."""
+    return [_run(series, index, definition) for series in owed for index in range(series.count)]
+
+
+def _run(series: Series, index: int, definition: Schedule) -> Run:
+    first, scheduled_for = series.first, series.nominal(index)
+    if not index:
+        return first
+    if not definition.spec.window_ms:
+        return first._replace(scheduled_for=scheduled_for, available_at=scheduled_for)
+    plain = replace(definition, floor=min(definition.floor, scheduled_for - 1))  # jitter looks ahead only
+    return first._replace(scheduled_for=scheduled_for, available_at=nominal_at(plain, scheduled_for).available_at)
