@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -47,13 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
 
-    stopping = threading.Event()
+    ends: list[str] = []  # no event: setting one in a signal handler may wait for a lock for ever
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda *_: ends.append("signal"))
     count = repeats = 0
     with Ledger(options.ledger) as ledger:
         worker = Worker(kafka, group=options.group, handler=nothing, ledger=ledger)
-        for handled in worker.run(topics, stopping.is_set):
+        for handled in worker.run(topics, lambda: bool(ends)):
             if handled.repeat:
                 repeats += 1
                 continue
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.buffer.flush()
             count += 1
             if options.max and count >= options.max:
-                stopping.set()
+                ends.append("max")
     print(f"{count} handled, {repeats} repeats recognised", file=sys.stderr)  # noqa: T201 - the summary
     return 0
 

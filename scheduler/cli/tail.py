@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -108,12 +107,12 @@ def arrival_of(record: Record) -> Arrival | None:
 @contextmanager
 def stopping(seconds: float | None = None) -> Iterator[Callable[[], bool]]:
     """Gives "is it time to stop?": after `seconds`, or once Ctrl-C or SIGTERM came, which end nothing by themselves."""
-    asked = threading.Event()
+    asked: list[int] = []  # no event: setting one in a signal handler may wait for a lock for ever
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: asked.set()) for number in numbers]
+    before = [signal.signal(number, lambda number, _: asked.append(number)) for number in numbers]
     deadline = None if seconds is None else time.monotonic() + seconds
     try:
-        yield lambda: asked.is_set() or (deadline is not None and time.monotonic() >= deadline)
+        yield lambda: bool(asked) or (deadline is not None and time.monotonic() >= deadline)
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)

@@ -8,7 +8,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import threading
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
@@ -44,13 +43,13 @@ class Process:
     def __init__(self, settings: Settings, index: int) -> None:
         self._settings = settings
         self._index = index
-        self._stop = threading.Event()
+        self._stopping = False  # no event: setting one in a signal handler may wait for a lock for ever
         parent = multiprocessing.parent_process()
         self._parent = os.getppid() if parent is None else parent.pid
 
     def stop(self, *_: object) -> None:
         """Drain and leave; safe in a signal handler."""
-        self._stop.set()
+        self._stopping = True
 
     def run(self) -> int:
         """Raises BrokerUnavailable, ConfigInvalid or StateCorrupted when it cannot start."""
@@ -88,10 +87,10 @@ class Process:
             ) from fault
 
     def _stopped(self) -> bool:
-        if not self._stop.is_set() and os.getppid() != self._parent:
+        if not self._stopping and os.getppid() != self._parent:
             event("parent_gone", logging.WARNING)
-            self._stop.set()
-        return self._stop.is_set()
+            self._stopping = True
+        return self._stopping
 
 
 def check_topics(settings: Settings, catalogue: Catalogue, inquiry: Inquiry) -> str:

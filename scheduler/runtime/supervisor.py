@@ -10,7 +10,6 @@ import logging
 import multiprocessing
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -82,12 +81,12 @@ class Supervisor:
 
     def __init__(self, body: Body, processes: int) -> None:
         self._children = [Child(body, index) for index in range(processes)]
-        self._stop = threading.Event()
+        self._stopping = False  # no event: setting one in a signal handler may wait for a lock for ever
         self._refused = 0  # starts in a row
 
     def stop(self, *_: object) -> None:
         """Safe in a signal handler."""
-        self._stop.set()
+        self._stopping = True
 
     def run(self) -> int:
         """The exit code: 0 after a stop, a child's own code if starting it again cannot help."""
@@ -96,9 +95,9 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by whoever started us, no child would be seen to end
         code = 0
         try:
-            while not self._stop.is_set() and code == 0:
+            while not self._stopping and code == 0:
                 code = self._look()
-                self._stop.wait(LOOK_S)
+                time.sleep(LOOK_S)
         finally:
             self._stop_all()
         return code

@@ -9,11 +9,15 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scheduler.runtime import supervisor
 from scheduler.runtime.supervisor import Child, Supervisor
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 PATIENCE_S = 60
 
@@ -86,5 +90,33 @@ def test_a_child_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     assert supervised(tmp_path, "deaf") == 0
 
 
+def stopped_anywhere(calls: int) -> int:
+    """A parent that is told to stop as it calls a function for the n-th time since its first look, for each n."""
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        nonlocal left
+        if event == "call" and (left < number or frame.f_code.co_name == "_look"):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    for number in range(1, calls + 1):
+        left = number
+        sys.settrace(watch)
+        code = Supervisor(lambda index: index, 0).run()
+        sys.settrace(None)
+        if code:
+            return code
+    return 0
+
+
+def test_a_stop_may_come_at_any_moment() -> None:
+    """Its handler runs between any two instructions of the parent: it must not wait for what these hold."""
+    command = [sys.executable, __file__, "stopped", "8"]
+    assert subprocess.run(command, timeout=PATIENCE_S, check=False).returncode == 0
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "stopped":
+        sys.exit(stopped_anywhere(int(sys.argv[2])))
     sys.exit(node(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
