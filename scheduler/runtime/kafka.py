@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 COMPANY_S = 2.0
+FILL_MS = 1_000  # a shard's batches fill for so long, unless a commit sends them at once, as one always does (ADR 0032)
 BOUNDS_S = 10.0  # for where a partition ends: longer than it takes until another broker leads what a dead one led
 
 client_log = logging.getLogger("kafka")
@@ -52,7 +53,7 @@ def transactional_producer(settings: Settings, shard: int) -> Producer:
         {
             "transactional.id": f"{settings.namespace}shard-{shard}",
             "transaction.timeout.ms": settings.transaction_timeout_ms,
-            "linger.ms": 5,
+            "linger.ms": FILL_MS,
             "compression.type": "lz4",
             "queue.buffering.max.messages": 2_000_000,
             "queue.buffering.max.kbytes": 2_097_151,

@@ -22,6 +22,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scheduler.core.time import format_instant, stamp
+from scheduler.runtime.kafka import FILL_MS
 from tests.bench.preload import PLACE, preload
 from tests.bench.stand import Reader, Stand, options, quantile, stand
 from topics.client import CommandClient
@@ -93,7 +94,7 @@ def _bare(bootstrap: str, topic: str, shards: list[int], each: int, due_ms: int,
     def run(shard: int) -> None:
         producer = Producer(
             {
-                "bootstrap.servers": bootstrap, "transactional.id": f"{topic}-{shard}", "linger.ms": 5,
+                "bootstrap.servers": bootstrap, "transactional.id": f"{topic}-{shard}", "linger.ms": FILL_MS,
                 "compression.type": "lz4", "retry.backoff.ms": 10, "queue.buffering.max.messages": 2_000_000,
                 "queue.buffering.max.kbytes": 2_097_151, "batch.size": 1_000_000,
             }
