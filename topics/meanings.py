@@ -141,8 +141,8 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "attempt": "their last attempt under the backfill's version; 0: they ran under another version only",
     },
     "OwedRun": {
-        "scheduled_for": _SCHEDULED_FOR + ", of the first",
-        "available_at": _AVAILABLE_AT + ", the first; of the others it follows from the definition",
+        "scheduled_for": "the first nominal: what the rule says",
+        "available_at": "when the first may start; for the others it follows from the definition",
         "stands_for": "how many nominals each of them stands for, itself included",
         "count": "how many they are",
         "every_ms": "how far their nominals lie apart",
@@ -204,7 +204,7 @@ MEANINGS: Final[dict[str, dict[str, str]]] = {
         "closed": "where the queue lagged when an outage began: decided with the backlog of its priority",
     },
     "Shard": {
-        "format": "record format: 2 while queues lag, else 1; a reader refuses a newer one than its own",
+        "format": "record format of all that the shard writes; a reader refuses a newer one than its own",
         "shard": "its number, and the partition of every topic it owns",
         "step": "number of the step that wrote this; the header `step` of each changelog record names its own",
         "positions": "input topic without namespace -> the next offset to read",

@@ -107,9 +107,9 @@ def arrival_of(record: Record) -> Arrival | None:
 @contextmanager
 def stopping(seconds: float | None = None) -> Iterator[Callable[[], bool]]:
     """Gives "is it time to stop?": after `seconds`, or once Ctrl-C or SIGTERM came, which end nothing by themselves."""
-    asked: list[int] = []  # no event: setting one in a signal handler may wait for a lock for ever
+    asked: list[bool] = []  # no event: setting one in a signal handler may wait for a lock for ever
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda number, _: asked.append(number)) for number in numbers]
+    before = [signal.signal(number, lambda *_: asked.append(True)) for number in numbers]
     deadline = None if seconds is None else time.monotonic() + seconds
     try:
         yield lambda: bool(asked) or (deadline is not None and time.monotonic() >= deadline)

@@ -25,7 +25,8 @@ from scheduler.core.model import Gone, MisfireKind, Nominal, Origin, Run, Schedu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_BACKLOG = 10_000  # nominals of one schedule that one decision may run; older ones are missed
+# Nominals of one schedule that one decision may run, and of one version that may be owed; older ones are missed.
+MAX_BACKLOG = 10_000
 
 
 class Rules(Struct, frozen=True, gc=False):
@@ -72,13 +73,18 @@ class Settlement(Struct, frozen=True, gc=False):
 NOTHING_OWED = Settlement()
 
 
-def nominal_at(schedule: Schedule, scheduled_for: int) -> Nominal:
-    """The nominal with its jitter: never past the next nominal, the same on every node."""
+def nominal_at(schedule: Schedule, scheduled_for: int, before: int | None = None) -> Nominal:
+    """The nominal with its jitter: never past the next nominal, the same on every node.
+
+    `before`: the next nominal as far as it is known from elsewhere; the rule may not name it any more.
+    """
     window = schedule.spec.window_ms
     if not window:
         return Nominal(scheduled_for, scheduled_for)
     name = occurrence_id(schedule.schedule_id, schedule.version, scheduled_for)
     following = schedule.next_after(scheduled_for)
+    if before is not None:
+        following = before if following is None else min(following, before)
     return Nominal(scheduled_for, available_at(name, scheduled_for, window, following))
 
 

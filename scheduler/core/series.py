@@ -79,5 +79,8 @@ def _run(series: Series, index: int, definition: Schedule) -> Run:
         return first
     if not definition.spec.window_ms:
         return first._replace(scheduled_for=scheduled_for, available_at=scheduled_for)
-    plain = replace(definition, floor=min(definition.floor, scheduled_for - 1))  # jitter looks ahead only
-    return first._replace(scheduled_for=scheduled_for, available_at=nominal_at(plain, scheduled_for).available_at)
+    # The floor has passed these nominals: with it the next one, which bounds the jitter, would not be found.
+    plain = replace(definition, floor=min(definition.floor, scheduled_for - 1))
+    next_one = series.nominal(index + 1) if index + 1 < series.count else None
+    nominal = nominal_at(plain, scheduled_for, next_one)
+    return first._replace(scheduled_for=scheduled_for, available_at=nominal.available_at)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from scheduler.config import Settings
 
 COMPANY_S = 2.0
-FILL_MS = 1_000  # a shard's batches fill for so long, unless a commit sends them at once, as one always does (ADR 0032)
+FILL_MS = 300  # a shard's batches fill for so long, unless a commit sends them at once, as one always does (ADR 0032)
 BOUNDS_S = 10.0  # for where a partition ends: longer than it takes until another broker leads what a dead one led
 
 client_log = logging.getLogger("kafka")

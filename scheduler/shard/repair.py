@@ -210,10 +210,10 @@ class Repair:
         early = [run.scheduled_for for run in runs if run.available_at > self._order.now]
         if not early:
             return
+        rest = in_series(run for run in runs if run.available_at <= self._order.now)
         for gone in stretches(definition, early, "missed", "clock"):
             self._settler.record(step, definition, gone)
         self.outcome.missed += len(early)
-        rest = in_series(runs[: len(runs) - len(early)])  # oldest first
         if rest:
             step.put_live(live_key, wire.catch_up_rest(record, rest))
         else:

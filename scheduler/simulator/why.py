@@ -244,7 +244,7 @@ class _Case:
 
     def waiting(self) -> Verdict | None:
         for live, place in self.e.owed:
-            if self.e.at not in owed_instants(live):
+            if live.kind not in ("owed", "catchup") or self.e.at not in owed_instants(live):
                 continue
             text = "it was missed and waits for the tenant's catch-up budget"
             if live.kind != "catchup":

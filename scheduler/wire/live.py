@@ -11,6 +11,7 @@ from scheduler.core.backfill import Backfill, Stretch
 from scheduler.core.calendars import Calendars, bound
 from scheduler.core.identity import occurrence_id
 from scheduler.core.model import Nominal, Origin, Run, Schedule
+from scheduler.core.policy import MAX_BACKLOG
 from scheduler.core.series import Series
 from scheduler.core.time import format_instant
 from scheduler.errors import StateCorrupted
@@ -195,6 +196,9 @@ def catch_up_rest(record: m.Live, rest: Sequence[Series]) -> bytes:
 
 def catch_up_series(record: m.Live) -> list[Series]:
     """What a catch-up record owes, oldest first. Raises StateCorrupted."""
+    for run in record.runs:
+        if not 1 <= run.count <= MAX_BACKLOG or run.every_ms < 0 or (run.count > 1 and not run.every_ms):
+            raise _damaged(record, f"runs: {run.count} every {run.every_ms} ms")
     return [
         Series(
             Run(

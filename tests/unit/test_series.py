@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler import wire
 from scheduler.core.model import Origin, Run, Schedule, Spec, State
-from scheduler.core.policy import nominal_at
+from scheduler.core.policy import MAX_BACKLOG, nominal_at
 from scheduler.core.series import Series, in_series, spread, take
 from scheduler.core.trigger import Every
+from tests.support.driver import LARGEST_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,6 +67,26 @@ def test_ten_thousand_at_equal_distances_are_one() -> None:
     runs = owed_by(schedule(), range(SECOND, 10_001 * SECOND, SECOND))
     assert in_series(runs) == [Series(runs[0], 10_000, SECOND)]
     assert take(in_series(runs), 100, schedule())[1] == [Series(runs[100], 9_900, SECOND)]
+
+
+def test_a_rule_that_names_less_by_now_moves_no_run_past_the_next() -> None:
+    """A calendar took the nominals between them away: what is owed keeps its order and its instants."""
+    runs = owed_by(schedule(30 * SECOND), range(SECOND, 30 * SECOND, SECOND))
+    bare = schedule(30 * SECOND)
+    bare = Schedule(
+        **{field: getattr(bare, field) for field in bare.__struct_fields__}
+        | {"spec": Spec(trigger=Every(3_600 * SECOND, 0), window_ms=30 * SECOND)}
+    )
+    assert spread(in_series(runs), bare)[:-1] == runs[:-1]
+
+
+def test_the_most_that_is_owed_irregularly_is_a_record_that_is_taken() -> None:
+    """Every second distance another one: half as many series as runs, with milliseconds in all their instants."""
+    definition = schedule(400)
+    nominals = list(accumulate(1_001 + 6_000 * (n % 2) + n for n in range(MAX_BACKLOG)))
+    owed = in_series(owed_by(definition, nominals))
+    assert len(owed) == MAX_BACKLOG // 2
+    assert len(wire.catch_up_record(owed, definition, 0, frozen=True)) < LARGEST_RECORD - 100_000  # and a payload
 
 
 def test_one_that_stands_for_others_is_no_part_of_a_series() -> None:

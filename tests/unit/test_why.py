@@ -131,6 +131,18 @@ def test_what_waits_for_a_budget_is_waiting() -> None:
     assert verdict.evidence[0][1].topic == "scheduler.live"
 
 
+def test_what_is_planned_or_filled_in_is_no_start() -> None:
+    """A change for later and a backfill are owed as well, and say nothing about this instant."""
+    filled = {"from": full("07:00"), "until": full("08:00"), "per_s": 1}
+    steps = (
+        create("09:30", {"every_ms": 1000}, misfire="skip"),
+        do("09:40", "update", spec={"priority": "high"}, effective_from=full("18:00")),
+        do("10:00", "backfill", **filled),
+    )
+    assert why("09:29:00", *steps, until="10:00:05").answer == "not_named"
+    assert why("10:00:06", *steps, until="10:00:05").answer == "to_come"
+
+
 def test_a_scheduler_that_is_gone_makes_late() -> None:
     """The shard's own record says how far it came."""
     steps = (create("09:30", "0 * * * *"), down("10:30", "19:00"))

@@ -285,7 +285,7 @@ def test_what_is_owed_comes_back() -> None:
     record = wire.live_from_bytes(wire.owed_record(one, Nominal(NOW, NOW + 9), "t", b'{"a":1}', frozen=False))
     assert wire.owed_nominal(record) == Nominal(NOW, NOW + 9)
     assert record.definition is messages.UNSET
-    owed = [Series(Run(NOW + n, NOW + n, Origin.CATCH_UP, n + 1), 5 + n, 1000 * n) for n in range(3)]
+    owed = [Series(Run(NOW + n, NOW + n, Origin.CATCH_UP, n + 1), 5 + n, 1000 + n) for n in range(3)]
     stored = wire.catch_up_record(owed, one, NOW, frozen=False)
     assert wire.catch_up_series(wire.live_from_bytes(stored)) == owed
     rest = wire.live_from_bytes(wire.catch_up_rest(wire.live_from_bytes(wire.frozen_record(stored, one)), owed[2:]))
@@ -303,6 +303,19 @@ def test_what_is_owed_comes_back() -> None:
             wire.catch_up_series,
             {"kind": "catchup", "runs": [messages.OwedRun("soon", "late", 1)]},
             "catchup runs: 'soon'",
+        ),
+        (
+            wire.catch_up_series,
+            {"kind": "catchup", "runs": [messages.OwedRun("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 1, 0)]},
+            "catchup runs: 0 every 0 ms",
+        ),
+        (
+            wire.owed_instants,
+            {
+                "kind": "catchup",
+                "runs": [messages.OwedRun("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", 1, 10**9, 1)],
+            },
+            "catchup runs: 1000000000 every 1 ms",
         ),
         (wire.version_of, {"kind": "catchup"}, "catchup without version"),
         (wire.available_at, {"kind": "change"}, "change without available_at"),
