@@ -58,6 +58,7 @@ def in_series(runs: Iterable[Run]) -> list[Series]:
 
 def take(owed: Sequence[Series], limit: int, definition: Schedule) -> tuple[list[Run], list[Series]]:
     """The first `limit` runs one by one, and what is owed after them."""
+    definition = _as_before(definition, owed)
     runs: list[Run] = []
     for done, series in enumerate(owed):
         count = min(series.count, limit - len(runs))
@@ -68,9 +69,16 @@ def take(owed: Sequence[Series], limit: int, definition: Schedule) -> tuple[list
     return runs, []
 
 
-def spread(owed: Iterable[Series], definition: Schedule) -> list[Run]:
+def spread(owed: Sequence[Series], definition: Schedule) -> list[Run]:
     """All runs, one by one."""
+    definition = _as_before(definition, owed)
     return [_run(series, index, definition) for series in owed for index in range(series.count)]
+
+
+def _as_before(definition: Schedule, owed: Sequence[Series]) -> Schedule:
+    """Its floor has passed what is owed: with it the next nominals, which bound the jitter, would not be found."""
+    oldest = owed[0].first.scheduled_for if owed else definition.floor
+    return definition if definition.floor < oldest else replace(definition, floor=oldest - 1)
 
 
 def _run(series: Series, index: int, definition: Schedule) -> Run:
@@ -79,8 +87,6 @@ def _run(series: Series, index: int, definition: Schedule) -> Run:
         return first
     if not definition.spec.window_ms:
         return first._replace(scheduled_for=scheduled_for, available_at=scheduled_for)
-    # The floor has passed these nominals: with it the next one, which bounds the jitter, would not be found.
-    plain = replace(definition, floor=min(definition.floor, scheduled_for - 1))
     next_one = series.nominal(index + 1) if index + 1 < series.count else None
-    nominal = nominal_at(plain, scheduled_for, next_one)
+    nominal = nominal_at(definition, scheduled_for, next_one)
     return first._replace(scheduled_for=scheduled_for, available_at=nominal.available_at)

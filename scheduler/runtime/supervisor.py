@@ -97,7 +97,7 @@ class Supervisor:
         try:
             while not self._stopping and code == 0:
                 code = self._look()
-                time.sleep(LOOK_S)
+                time.sleep(LOOK_S)  # between two looks: a stop is seen with the next one
         finally:
             self._stop_all()
         return code

@@ -247,7 +247,7 @@ class Outage:
         if stored is None:
             raise StateCorrupted(f"the store lists a catch-up of {owner} that does not exist: delete the store")
         record = wire.live_from_bytes(stored)
-        definition = self._reader.kept(record.definition) or self._reader.schedules([owner])[0]
+        definition = self._reader.owing(record)
         owed = wire.catch_up_series(record)
         if definition is None:
             step.drop_live(live_key)

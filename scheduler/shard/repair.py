@@ -203,7 +203,7 @@ class Repair:
         if stored is None:
             return
         record = wire.live_from_bytes(stored)
-        definition = self._reader.kept(record.definition) or self._reader.schedules([owner])[0]
+        definition = self._reader.owing(record)
         if definition is None:
             return
         runs = spread(wire.catch_up_series(record), definition)

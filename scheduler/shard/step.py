@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scheduler.shard.held import Item, Target
     from scheduler.state.store import Store
     from topics.catalog import Catalogue
+    from topics.messages import Live
 
 Headers = list[tuple[str, bytes]]
 
@@ -315,6 +316,10 @@ class Reader:
     def kept(self, beside: object) -> Schedule | None:
         """The definition that a live record (its field) keeps since a newer version took over; None if it has none."""
         return self.definition(bytes(beside)) if isinstance(beside, Raw) else None
+
+    def owing(self, record: Live) -> Schedule | None:
+        """The definition that a live record's nominals belong to; None once its schedule is gone."""
+        return self.kept(record.definition) or self.schedules([record.owner])[0]
 
     def own_floor(self, schedule: Schedule) -> int:
         """The floor in the schedule's record, without that of a decision after an outage."""
