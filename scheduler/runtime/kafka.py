@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COMPANY_S = 2.0
 FILL_MS = 300  # a shard's batches fill for so long, unless a commit sends them at once, as one always does (ADR 0032)
+BATCH_BYTES = 1_000_000  # of a shard's producer: what brokers take as one unless they are told otherwise
 BOUNDS_S = 10.0  # for where a partition ends: longer than it takes until another broker leads what a dead one led
 
 client_log = logging.getLogger("kafka")
@@ -57,7 +58,7 @@ def transactional_producer(settings: Settings, shard: int) -> Producer:
             "compression.type": "lz4",
             "queue.buffering.max.messages": 2_000_000,
             "queue.buffering.max.kbytes": 2_097_151,
-            "batch.size": 1_000_000,
+            "batch.size": BATCH_BYTES,
             "delivery.report.only.error": False,
         },
     )

@@ -6,6 +6,7 @@ the shard is read anew. `init` on a new producer with the same transactional id 
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from scheduler.errors import Fenced, Retriable
 from scheduler.runtime.clock import Deadline
-from scheduler.runtime.kafka import reaction_to
+from scheduler.runtime.kafka import BATCH_BYTES, reaction_to
 from scheduler.shard.firing import FIRST_STEP
 from scheduler.shard.rebuild import mark_applied
 
@@ -34,6 +35,8 @@ HASTE_S = (
     0.002  # for the client to begin sending a short step of a rush; a commit first asks another thread of the client
 )
 LEAST_SHORT = 200  # items: fewer are no rush
+PATIENCE_S = 0.05  # for the next of a large step's batches to be acknowledged
+RECORD_OVERHEAD = 20  # bytes of a record in a batch besides its key and value
 SLICE_S = 0.5  # a call is resumed so often, and given up at once when the shard is to close
 
 
@@ -92,6 +95,7 @@ class Transaction:
             self._produce(step, applied)
             if LEAST_SHORT <= len(step.items) <= FIRST_STEP:
                 self._producer.flush(HASTE_S)
+            self._await_batches(step)
             doing = "commit"
             self._patiently(self._producer.commit_transaction, COMMIT_S, SLICE_S)
         except KafkaException as fault:
@@ -146,6 +150,22 @@ class Transaction:
         for record in step.records:
             if record.topic not in last:
                 produce(record.topic, record.value, record.key, record.partition, None, None, now, record.headers)
+
+    def _await_batches(self, step: Step) -> None:
+        """Let the full batches of a large step go out before the commit, until what is left may fit into one.
+
+        A commit makes the client send whatever waits. But a partition has one request on its way at a time, and while
+        it may not send the next, the client's thread asks again without rest, at the cost of all others (ADR 0033). It
+        rests if no commit is under way. Where no batch comes back in time, the rest is left to the commit.
+        """
+        if not step.items:
+            return
+        last = step.items[-1]
+        fitting = BATCH_BYTES // (len(last.value) + len(last.entry.target.key) + RECORD_OVERHEAD)
+        left, before = len(self._producer), sys.maxsize
+        while fitting < left < before:
+            self._producer.poll(PATIENCE_S)
+            left, before = len(self._producer), left
 
     def _forward(self, forwards: list[Forward]) -> None:
         failed: list[object] = []

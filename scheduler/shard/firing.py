@@ -73,7 +73,7 @@ class Firing:
         misfired: Mapping[str, Due] = {}
         if step.items and step.now - oldest >= LATE_CHECK_MS:
             misfired = self._decide_misfired(step)
-            self._drop_too_late(step)
+            self._drop_too_late(step, oldest)
         if horizon.has_notes:
             self._note_passed(step, misfired)
         if step.record.absence is not None:
@@ -144,8 +144,11 @@ class Firing:
             step.items = [item for item in step.items if not _is_decided(item, misfired)]
         return misfired
 
-    def _drop_too_late(self, step: Step) -> None:
+    def _drop_too_late(self, step: Step, oldest: int) -> None:
         """Late because of a burst or a throttle, never a misfire; but max_lateness bounds that, too."""
+        limits = {item.entry.limit_ms for item in step.items} - {None}
+        if all(limit is None or step.now - oldest <= limit for limit in limits):
+            return
         absence = step.record.absence
         late = [
             item

@@ -19,7 +19,7 @@ import multiprocessing as mp
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.core.time import format_instant, stamp
 from scheduler.runtime.kafka import FILL_MS
@@ -30,6 +30,7 @@ from topics.client import CommandClient
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from multiprocessing.sharedctypes import Synchronized
     from multiprocessing.synchronize import Barrier
 
 TXN = 20_000
@@ -39,8 +40,16 @@ LEAST_RATIO = 0.7
 LEAST_SPARE_S = 6.0  # from everything loaded to the instant
 ACKNOWLEDGED_S = 1.0  # so long before the instant a change has its answer
 KILLED_S = 0.4  # after the instant
+LEAD_MS = 500  # from the last bare producer's being ready to the instant at which all begin
 BARE = "bare"  # the topic of the bare producers
 WARM_UP = "warm-up"  # theirs before all else
+
+
+class Start(NamedTuple):
+    """What bare producers wait for: that all are ready, and then the instant (Unix s) told by whoever comes last."""
+
+    barrier: Barrier
+    at: Synchronized[float]
 
 
 def commands(count: int, due_ms: int, payload: str, kind: str) -> Iterator[dict[str, Any]]:
@@ -87,8 +96,11 @@ def load(it: Stand, count: int, due_ms: int, payload: str, kind: str) -> float:
     return count / (time.monotonic() - began)
 
 
-def _bare(bootstrap: str, topic: str, shards: list[int], each: int, due_ms: int, pad: str, barrier: Barrier) -> None:
-    """The fastest that could be: as many records, as large and as different from each other, by as many producers."""
+def _bare(bootstrap: str, topic: str, shards: list[int], each: int, example: bytes, start: Start) -> None:
+    """The fastest that could be: as many records, as large and as different from each other, by as many producers.
+
+    They all begin at one instant, as ours do.
+    """
     from confluent_kafka import Producer
 
     def run(shard: int) -> None:
@@ -102,13 +114,13 @@ def _bare(bootstrap: str, topic: str, shards: list[int], each: int, due_ms: int,
         producer.init_transactions(30)
         names = [NAME.format(shard * each + i) for i in range(each)]
         first = NAME.format(0)
-        example = _value(due_ms, pad)
         records = [(name.encode(), example.replace(first.encode(), name.encode())) for name in names]
-        barrier.wait()
+        start.barrier.wait()
+        time.sleep(max(0.0, start.at.value - time.time()))
         produce = producer.produce
-        for start in range(0, each, TXN):
+        for at in range(0, each, TXN):
             producer.begin_transaction()
-            for key, value in records[start : start + TXN]:
+            for key, value in records[at : at + TXN]:
                 produce(topic, value, key, shard)
             producer.commit_transaction(60)
 
@@ -122,7 +134,7 @@ def _bare(bootstrap: str, topic: str, shards: list[int], each: int, due_ms: int,
 def bare(
     it: Stand, count: int, processes: int, due_ms: int, pad: str, topic: str = BARE
 ) -> tuple[list[float], list[float]]:
-    """Seconds from the start to each append, by the broker's clock, and until the same kind of reader has each."""
+    """Seconds from their instant to each append, by the broker's clock, and until the same kind of reader has each."""
     from confluent_kafka.admin import NewTopic
 
     from topics.admin import connect
@@ -133,13 +145,13 @@ def bare(
     for future in admin.create_topics([new]).values():
         future.result()
     context = mp.get_context("spawn")
-    barrier = context.Barrier(shards + 1)
+    start = Start(context.Barrier(shards + 1), context.Value("d", 0.0))
     workers = [
         context.Process(
             target=_bare,
             args=(
                 it.settings.kafka.bootstrap_servers, topic, [s for s in range(shards) if s % processes == k],
-                count // shards, due_ms, pad, barrier,
+                count // shards, _value(due_ms, pad), start,
             ),
             daemon=True,
         )
@@ -148,8 +160,11 @@ def bare(
     for worker in workers:
         worker.start()
     reader = Reader(it, count // shards * shards, 180, b"burst/", {topic: shards})
-    barrier.wait(60)
-    began = time.time_ns() // 1_000_000
+    while start.barrier.n_waiting < shards:
+        time.sleep(0.05)
+    began = int(time.time() * 1000) + LEAD_MS
+    start.at.value = began / 1000
+    start.barrier.wait(60)
     for worker in workers:
         worker.join(120)
     seen = reader.result(240)

@@ -299,6 +299,26 @@ def test_a_call_that_takes_too_long_may_be_resumed(port: Port) -> None:
     port.run(body)
 
 
+def test_full_batches_go_out_before_the_commit(port: Port) -> None:
+    """What is left fits into one batch, however long that one is filled; none of it is seen before the commit."""
+
+    def body() -> None:
+        producer = port.producer()
+        producer.begin_transaction()
+        for number in range(35):
+            producer.produce(port.catalogue.live, b"x" * 100_000, b"%d" % number, 0)
+        while len(producer) > 10 and producer.poll(PATIENCE_S):
+            pass
+        assert 0 < len(producer) <= 10
+        assert port.read(port.catalogue.live)[0] == []
+        producer.commit_transaction(PATIENCE_S)
+        assert len(producer) == 0
+        port.await_end(port.ends())
+        assert len(port.read(port.catalogue.live)[0]) == 35
+
+    port.run(body)
+
+
 def test_the_plain_producer_tells_the_brokers_time(port: Port) -> None:
     """On a topic with append time the report has the stamp a reader sees; nothing needs a partition."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from scheduler.runtime.kafka import BATCH_BYTES
 from tests.support.world import messages
 from tests.support.world.fibers import SECOND, Signal, us
 from tests.support.world.log import Draft, Log
@@ -95,6 +96,24 @@ class TransactionalProducer:
         """Send what is waiting."""
         self._send()
         return 0
+
+    def poll(self, timeout: float) -> int:
+        """Full batches go out, whatever their partition; what does not fill one waits on, and so does whoever asks."""
+        full = size = 0
+        for number, (_, draft, _) in enumerate(self._unsent, 1):
+            size += len(draft.value or b"")
+            if size > BATCH_BYTES:
+                full, size = number, 0
+        if not full:
+            self._world.sleep(us(timeout))
+            return 0
+        self._unsent, waiting = self._unsent[:full], self._unsent[full:]
+        self._send()
+        self._unsent = waiting
+        return 1
+
+    def __len__(self) -> int:
+        return len(self._unsent)
 
     # --- in the background
 
