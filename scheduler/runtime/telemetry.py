@@ -8,7 +8,7 @@ import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections import Counter as Counted
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -203,7 +203,7 @@ class Telemetry:
             labels = (PRIORITY_NAMES[head[8]], "schedule")
             self.dispatched.labels(*labels).inc(len(group))
             self.lateness.add(labels, (now - instant_of(head)) / 1000, len(group))
-            for scheduled_for, same in Counted(map(_SCHEDULED, group)).items():
+            for scheduled_for, same in Counted(map(_scheduled_of, group)).items():
                 self.lag.add(labels, (now - scheduled_for) / 1000, same)
         for origin, available_at in step.sent:
             labels = ("", str(origin))
@@ -232,7 +232,7 @@ def _head_of(item: Item) -> bytes:
     return item.key[:HEAD_SIZE]
 
 
-_key_of, _SCHEDULED = itemgetter(0), attrgetter("scheduled_for")
+_key_of, _scheduled_of = itemgetter(0), itemgetter(3)  # of an item
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:

@@ -69,7 +69,8 @@ class Firing:
         if step.turns or is_behind or step.record.lags:
             self._leave_behind(step, cursor)
         step.record = step.record.moved(cursor=cursor)
-        step.items = [item for item in step.taken if item.entry.alive]
+        alive = [item for item in step.taken if item.entry.alive]
+        step.items = step.taken if len(alive) == len(step.taken) else alive
         misfired: Mapping[str, Due] = {}
         if step.items and step.now - oldest >= LATE_CHECK_MS:
             misfired = self._decide_misfired(step)

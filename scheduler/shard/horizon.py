@@ -76,7 +76,8 @@ class Horizon:
         self._span_ms = span_ms
         self._page_ms = max(1000, span_ms // 6)
         self._max_bytes = max_bytes
-        self._spent: deque[Entry] = deque()  # one for each item fired
+        self._fired: deque[Sequence[Item]] = deque()  # steps whose items are still in memory, within what `held` left
+        self._spent: deque[Entry] = deque()  # of all others: one for each item fired
         self._stale: deque[Entry] = deque()
         self._order = count()  # breaks ties in the heap
         self.reset(instant_end(0))
@@ -105,6 +106,7 @@ class Horizon:
         One page at a time, never further than a page beyond now when catching up, so that firing is not kept.
         """
         self._now = now
+        self._let_go()
         read = 0
         while read < chunks and self._read_on(now):
             read += 1
@@ -386,16 +388,25 @@ class Horizon:
     def fired(self, items: Sequence[Item], taken: Mapping[bytes, int]) -> None:
         """These items are committed and leave `held`; `take_stale` finds the entries of which nothing is left."""
         if items:
-            self._spent.extend(map(_entry_of, items))
+            self._fired.append(items)
             self.held.fired(items, taken)
+
+    def _let_go(self) -> None:
+        """Free fired items, some 10 ms of it: at the instant, while more is due, there is better to do."""
+        freed = 0
+        while self._fired and freed < SPENT_CHUNK:
+            items = self._fired.popleft()
+            self._spent.extend(map(_entry_of, items))
+            freed += len(items)
 
     @property
     def has_stale(self) -> bool:
         """Whether there may be entries to be advanced."""
-        return bool(self._spent or self._stale)
+        return bool(self._fired or self._spent or self._stale)
 
     def take_stale(self, limit: int) -> list[Entry]:
         """Entries with nothing left to fire, to be given their next place in the store; at most `limit`."""
+        self._let_go()
         taken: list[Entry] = []
         spent, stale = self._spent, self._stale
         while stale and len(taken) < limit:
@@ -411,6 +422,7 @@ class Horizon:
 
     def forget_stale(self) -> None:
         """The store has given every fired entry its next place by other means."""
+        self._fired.clear()
         self._spent.clear()
         self._stale.clear()
 

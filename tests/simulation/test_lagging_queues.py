@@ -13,7 +13,7 @@ from scheduler.core.model import Priority
 from scheduler.core.time import format_instant
 from scheduler.core.turns import AGED_PART, AGING_MS, QUANTUM
 from scheduler.shard import firing
-from scheduler.shard.held import Entry
+from scheduler.shard.held import ITEM_OVERHEAD, Entry, Item
 from scheduler.shard.horizon import CHUNK, DEAD_KEPT, KEPT_PART, SHARE, Horizon
 from scheduler.shard.keys import SCHEDULE
 from scheduler.shard.overdue import lagging
@@ -240,6 +240,25 @@ def test_memory_is_bounded_whatever_is_due(tmp_path: Path, *, real: bool) -> Non
             most = max(most, shard.horizon.held.bytes)
     assert bound // 2 < most <= bound + ITEM
     once_each(driver, expected)
+
+
+def test_what_was_fired_takes_no_more_memory_than_it_left() -> None:
+    """It is freed when there is time: before more is read ahead, even if chores have to wait."""
+    bound, limit = 40 * ITEM, 10
+    driver = Driver(settings=ShardSettings(horizon_bytes=bound, max_records=limit))
+    create(driver, "big", 200, payload="x" * PAYLOAD)
+    driver.run_until(BEFORE)
+    driver.now = DUE
+    held: list[int] = []
+    while len(driver.dispatched()) < 200:
+        assert len(held) < 500, "it stands still"
+        driver.turn()
+        assert driver.shard is not None
+        driver.shard.housekeep(driver.now, chores=False)
+        gc.collect()
+        held.append(sum(len(one.value) + ITEM_OVERHEAD for one in gc.get_objects() if isinstance(one, Item)))
+    assert bound // 2 < max(held) <= bound + limit * ITEM
+    once_each(driver, 200)
 
 
 def test_nobody_takes_all_the_memory() -> None:
