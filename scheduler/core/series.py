@@ -56,13 +56,18 @@ def in_series(runs: Iterable[Run]) -> list[Series]:
     return found
 
 
-def take(owed: Sequence[Series], limit: int, definition: Schedule) -> tuple[list[Run], list[Series]]:
-    """The first `limit` runs one by one, and what is owed after them."""
+def take(owed: Sequence[Series], limit: int, definition: Schedule, now: int) -> tuple[list[Run], list[Series]]:
+    """The first `limit` runs one by one, to be started `now`, and what is owed after them.
+
+    All of them were to start before now. The last of a series may be found later than it was once: its jitter was
+    bounded by a next nominal that a newer calendar has taken away.
+    """
     definition = _as_before(definition, owed)
     runs: list[Run] = []
     for done, series in enumerate(owed):
         count = min(series.count, limit - len(runs))
-        runs += [_run(series, index, definition) for index in range(count)]
+        found = [_run(series, index, definition) for index in range(count)]
+        runs += [run if run.available_at <= now else run._replace(available_at=now) for run in found]
         if count < series.count:
             rest = Series(_run(series, count, definition), series.count - count, series.every_ms)
             return runs, [rest, *owed[done + 1 :]]

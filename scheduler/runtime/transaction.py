@@ -6,7 +6,6 @@ the shard is read anew. `init` on a new producer with the same transactional id 
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,7 @@ HASTE_S = (
 )
 LEAST_SHORT = 200  # items: fewer are no rush
 PATIENCE_S = 0.05  # for the next of a large step's batches to be acknowledged
-RECORD_OVERHEAD = 20  # bytes of a record in a batch besides its key and value
+SAMPLE = 32  # items of a step whose sizes and partitions stand for all
 SLICE_S = 0.5  # a call is resumed so often, and given up at once when the shard is to close
 
 
@@ -82,8 +81,8 @@ class Transaction:
         """Commit one step; returns the seconds it took. Raises Fenced or Retriable, after which nothing is known.
 
         1. Commands for other partitions are copied there and acknowledged: if we die now, they are copied again.
-        2. begin; 3. produce changelog, answers, dispatches; 4. commit.
-        5. The changelog positions go into the step's batch: the store will say how far it follows the topics.
+        2. begin; 3. produce changelog, answers, dispatches; 4. wait for full batches; 5. commit.
+        6. The changelog positions go into the step's batch: the store will say how far it follows the topics.
         """
         if step.forwards:
             self._forward(step.forwards)
@@ -95,7 +94,8 @@ class Transaction:
             self._produce(step, applied)
             if LEAST_SHORT <= len(step.items) <= FIRST_STEP:
                 self._producer.flush(HASTE_S)
-            self._await_batches(step)
+            else:
+                self._await_batches(step)
             doing = "commit"
             self._patiently(self._producer.commit_transaction, COMMIT_S, SLICE_S)
         except KafkaException as fault:
@@ -152,20 +152,25 @@ class Transaction:
                 produce(record.topic, record.value, record.key, record.partition, None, None, now, record.headers)
 
     def _await_batches(self, step: Step) -> None:
-        """Let the full batches of a large step go out before the commit, until what is left may fit into one.
+        """Let the full batches of a large step go out before the commit, until what is left may fill none.
 
         A commit makes the client send whatever waits. But a partition has one request on its way at a time, and while
         it may not send the next, the client's thread asks again without rest, at the cost of all others (ADR 0033). It
-        rests if no commit is under way. Where no batch comes back in time, the rest is left to the commit.
+        rests if no commit is under way. Where nothing comes back in time, or something else is told, the rest is left
+        to the commit. What cannot fill a batch would be waited for in vain: it is rather taken to be more than less.
         """
-        if not step.items:
+        sample = step.items[:: 1 + len(step.items) // SAMPLE]
+        if not sample:
             return
-        last = step.items[-1]
-        fitting = BATCH_BYTES // (len(last.value) + len(last.entry.target.key) + RECORD_OVERHEAD)
-        left, before = len(self._producer), sys.maxsize
-        while fitting < left < before:
+        least = min(len(item.value) + len(item.entry.target.key) for item in sample)
+        partitions = len({item.entry.target[:2] for item in sample})
+        fitting = len(step.records) + partitions * (BATCH_BYTES // least)
+        left = len(self._producer)
+        while left > fitting and not self._stopped():
             self._producer.poll(PATIENCE_S)
-            left, before = len(self._producer), left
+            before, left = left, len(self._producer)
+            if left >= before:
+                return
 
     def _forward(self, forwards: list[Forward]) -> None:
         failed: list[object] = []

@@ -69,8 +69,7 @@ class Firing:
         if step.turns or is_behind or step.record.lags:
             self._leave_behind(step, cursor)
         step.record = step.record.moved(cursor=cursor)
-        alive = [item for item in step.taken if item.entry.alive]
-        step.items = step.taken if len(alive) == len(step.taken) else alive
+        step.items = [item for item in step.taken if item.entry.alive]
         misfired: Mapping[str, Due] = {}
         if step.items and step.now - oldest >= LATE_CHECK_MS:
             misfired = self._decide_misfired(step)
@@ -146,9 +145,12 @@ class Firing:
         return misfired
 
     def _drop_too_late(self, step: Step, oldest: int) -> None:
-        """Late because of a burst or a throttle, never a misfire; but max_lateness bounds that, too."""
-        limits = {item.entry.limit_ms for item in step.items} - {None}
-        if all(limit is None or step.now - oldest <= limit for limit in limits):
+        """Late because of a burst or a throttle, never a misfire; but max_lateness bounds that, too.
+
+        Nothing taken is older than `oldest`.
+        """
+        least = min((item.entry.limit_ms for item in step.items if item.entry.limit_ms is not None), default=None)
+        if least is None or step.now - oldest <= least:
             return
         absence = step.record.absence
         late = [

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CHUNK = 500  # candidates read at once
 CHUNK_BYTES = 512 * 1024  # fewer when they are large or have many nominals each: some 10 ms, while others may be due
-SPENT_CHUNK = 5_000  # fired items looked through at once for entries to be advanced
+SPENT_CHUNK = 5_000  # fired items freed, or looked through for entries to be advanced, at once
 SHARE = 7  # a queue may hold so many times what is left free: seven eighths if it is alone, and so on
 STEADY_PART = 0.75  # of the bound: what reading ahead may fill
 LEAST_PAGES = 2  # to be read ahead however little room there is
@@ -76,7 +76,9 @@ class Horizon:
         self._span_ms = span_ms
         self._page_ms = max(1000, span_ms // 6)
         self._max_bytes = max_bytes
-        self._fired: deque[Sequence[Item]] = deque()  # steps whose items are still in memory, within what `held` left
+        self._fired: deque[Sequence[Item]] = (
+            deque()
+        )  # items of each step, still whole in memory: freed before more is read
         self._spent: deque[Entry] = deque()  # of all others: one for each item fired
         self._stale: deque[Entry] = deque()
         self._order = count()  # breaks ties in the heap
@@ -324,6 +326,7 @@ class Horizon:
 
     def arm(self, schedule: Schedule, due: Due) -> None:
         """A schedule has a new place: if it lies in what was already read, its items join at once."""
+        self._let_go()
         line = self.held.line(queue_of(due.key))
         end = line.after
         if end is None:
@@ -392,7 +395,7 @@ class Horizon:
             self.held.fired(items, taken)
 
     def _let_go(self) -> None:
-        """Free fired items, some 10 ms of it: at the instant, while more is due, there is better to do."""
+        """Free the items of a fired step, or of some small ones: while more is due there is no time for it."""
         freed = 0
         while self._fired and freed < SPENT_CHUNK:
             items = self._fired.popleft()

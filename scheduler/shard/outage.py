@@ -253,7 +253,7 @@ class Outage:
             step.drop_live(live_key)
             step.paid.append(owner)
             return 0
-        runs, rest = take(owed, allowed, definition)
+        runs, rest = take(owed, allowed, definition, step.now)
         self._settler.dispatch(step, definition, runs)
         if rest:
             step.put_live(live_key, wire.catch_up_rest(record, rest))

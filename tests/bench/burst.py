@@ -19,6 +19,7 @@ import multiprocessing as mp
 import signal
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scheduler.core.time import format_instant, stamp
@@ -40,13 +41,13 @@ LEAST_RATIO = 0.7
 LEAST_SPARE_S = 6.0  # from everything loaded to the instant
 ACKNOWLEDGED_S = 1.0  # so long before the instant a change has its answer
 KILLED_S = 0.4  # after the instant
-LEAD_MS = 500  # from the last bare producer's being ready to the instant at which all begin
+LEAD_S = 2  # at most, from the last bare producer's being ready to the instant at which all begin
 BARE = "bare"  # the topic of the bare producers
 WARM_UP = "warm-up"  # theirs before all else
 
 
 class Start(NamedTuple):
-    """What bare producers wait for: that all are ready, and then the instant (Unix s) told by whoever comes last."""
+    """What bare producers wait for: that all are ready, and then an instant (Unix s), told by whoever comes last."""
 
     barrier: Barrier
     at: Synchronized[float]
@@ -131,6 +132,10 @@ def _bare(bootstrap: str, topic: str, shards: list[int], each: int, example: byt
         t.join()
 
 
+def _tell(at: Synchronized[float]) -> None:
+    at.value = int(time.time()) + LEAD_S
+
+
 def bare(
     it: Stand, count: int, processes: int, due_ms: int, pad: str, topic: str = BARE
 ) -> tuple[list[float], list[float]]:
@@ -145,7 +150,8 @@ def bare(
     for future in admin.create_topics([new]).values():
         future.result()
     context = mp.get_context("spawn")
-    start = Start(context.Barrier(shards + 1), context.Value("d", 0.0))
+    at = context.Value("d", 0.0)
+    start = Start(context.Barrier(shards + 1, partial(_tell, at)), at)
     workers = [
         context.Process(
             target=_bare,
@@ -160,11 +166,8 @@ def bare(
     for worker in workers:
         worker.start()
     reader = Reader(it, count // shards * shards, 180, b"burst/", {topic: shards})
-    while start.barrier.n_waiting < shards:
-        time.sleep(0.05)
-    began = int(time.time() * 1000) + LEAD_MS
-    start.at.value = began / 1000
     start.barrier.wait(60)
+    began = round(at.value * 1000)
     for worker in workers:
         worker.join(120)
     seen = reader.result(240)

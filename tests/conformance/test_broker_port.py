@@ -310,6 +310,7 @@ def test_full_batches_go_out_before_the_commit(port: Port) -> None:
         while len(producer) > 10 and producer.poll(PATIENCE_S):
             pass
         assert 0 < len(producer) <= 10
+        assert port.ends() >= 25
         assert port.read(port.catalogue.live)[0] == []
         producer.commit_transaction(PATIENCE_S)
         assert len(producer) == 0

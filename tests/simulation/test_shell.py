@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scheduler.runtime import transaction
 from tests.support.world.fibers import SECOND
+from tests.support.world.producers import TransactionalProducer
 from tests.support.world.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -30,6 +32,23 @@ MANY = int(os.environ.get("SEEDS", "4000"))
 def test_no_fault_breaks_a_promise(seed: int) -> None:
     """Each occurrence once, none early, none after an acknowledged end, every command answered, every shard served."""
     Simulation(seed).run()
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + 10))
+def test_nor_does_one_while_full_batches_are_awaited(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record is a batch of its own, so that steps of a few items wait for them before they commit (ADR 0033)."""
+    waited = 0
+    poll = TransactionalProducer.poll
+
+    def counted(producer: TransactionalProducer, timeout: float) -> int:
+        nonlocal waited
+        waited += 1
+        return poll(producer, timeout)
+
+    monkeypatch.setattr(transaction, "BATCH_BYTES", 1)
+    monkeypatch.setattr(TransactionalProducer, "poll", counted)
+    Simulation(seed).run()
+    assert waited > 10
 
 
 @pytest.mark.soak

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SECOND = 1_000
+LATER = 10**9  # than all that is owed
 GAPS = st.lists(st.sampled_from([SECOND, SECOND, SECOND, 2 * SECOND, 7 * SECOND]), min_size=1, max_size=40)
 
 
@@ -56,7 +57,7 @@ def test_what_is_taken_and_what_is_left_are_the_runs(
     assert [n for series in owed for n in series.nominals()] == [run.scheduled_for for run in runs]
     taken: list[Run] = []
     for limit in limits:
-        some, owed = take(owed, limit, definition)
+        some, owed = take(owed, limit, definition, LATER)
         assert len(some) == min(limit, len(runs) - len(taken))
         taken += some
     assert taken + spread(owed, definition) == runs
@@ -66,7 +67,7 @@ def test_ten_thousand_at_equal_distances_are_one() -> None:
     """However long the outage was, and whatever has been dispatched of it."""
     runs = owed_by(schedule(), range(SECOND, 10_001 * SECOND, SECOND))
     assert in_series(runs) == [Series(runs[0], 10_000, SECOND)]
-    assert take(in_series(runs), 100, schedule())[1] == [Series(runs[100], 9_900, SECOND)]
+    assert take(in_series(runs), 100, schedule(), LATER)[1] == [Series(runs[100], 9_900, SECOND)]
 
 
 def test_a_rule_that_names_less_by_now_moves_no_run_past_the_next() -> None:
@@ -78,6 +79,11 @@ def test_a_rule_that_names_less_by_now_moves_no_run_past_the_next() -> None:
         | {"spec": Spec(trigger=Every(3_600 * SECOND, 0), window_ms=30 * SECOND)}
     )
     assert spread(in_series(runs), bare)[:-1] == runs[:-1]
+    now = runs[-1].available_at + 1
+    assert spread(in_series(runs), bare)[-1].available_at > now, "or nothing is shown"
+    taken, _ = take(in_series(runs), len(runs), bare, now)
+    assert [*taken[:-1], taken[-1]._replace(available_at=runs[-1].available_at)] == runs
+    assert taken[-1].available_at == now
 
 
 def test_the_most_that_is_owed_irregularly_is_a_record_that_is_taken() -> None:

@@ -6,23 +6,24 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from scheduler.runtime.kafka import BATCH_BYTES
+from scheduler.errors import Fenced
 from scheduler.runtime.transaction import PATIENCE_S, Transaction
 from scheduler.shard.held import Entry, Item, Target
 from scheduler.shard.lines import Line
+from scheduler.shard.step import Record
 from topics.catalog import Catalogue
 
 if TYPE_CHECKING:
     from scheduler.shard.step import Step
 
-ENTRY = Entry("acme/a", b"due", Line(b"q"), Target("dispatch", 0, b"acme/a"), None)
-
 
 class Client:
     """Counts what waits. Each poll acknowledges so many records, or none when the brokers are gone."""
 
-    def __init__(self, acknowledged: int) -> None:
+    def __init__(self, acknowledged: int, fault: KafkaException | None = None) -> None:
+        self.fault = fault
         self.waiting = 0
         self.acknowledged = acknowledged
         self.left: list[int] = []
@@ -42,6 +43,8 @@ class Client:
 
     def poll(self, seconds: float) -> int:
         assert seconds == PATIENCE_S
+        if self.fault is not None:
+            raise self.fault
         self.waiting -= self.acknowledged
         self.left.append(self.waiting)
         return 1  # of something: it need not be an acknowledgement
@@ -50,35 +53,62 @@ class Client:
         self.committed_with = self.waiting
 
 
-def commit(client: Client, number: int, size: int) -> Client:
-    items = [Item(b"key", b"x" * size, ENTRY, 0)] * number
-    step = cast("Step", SimpleNamespace(items=items, records=[], forwards=[], now=0, batch=None))
-    unused = cast("Any", None)
-    Transaction(cast("Any", client), unused, unused, Catalogue(shards=1).commands, {}, lambda: False).commit(step)
+def item(size: int, partition: int = 0) -> Item:
+    entry = Entry("acme/a", b"due", Line(b"q"), Target("dispatch", partition, b"acme/a"), None)
+    return Item(b"key", b"x" * size, entry, 0)
+
+
+def commit(client: Client, items: list[Item], records: int = 1, *, stopped: bool = False) -> Client:
+    """A step of these and so many records of the shard's own."""
+    own = [Record("replies", b"acme/a", b"x" * 100, 0, None)] * records
+    step = cast("Step", SimpleNamespace(items=items, records=own, forwards=[], now=0, batch=None))
+    retired: list[Any] = []
+    plain = cast("Any", None)
+    Transaction(cast("Any", client), retired.append, plain, Catalogue(shards=1).commands, {}, lambda: stopped).commit(
+        step
+    )
     return client
 
 
 def test_what_fills_batches_goes_out_first() -> None:
-    """Until what is left may fit into one."""
-    client = commit(Client(2_400), 20_000, 400)
-    assert client.left == [17_600, 15_200, 12_800, 10_400, 8_000, 5_600, 3_200, 800]
-    assert client.committed_with == 800
+    """Until what is left may fill none."""
+    client = commit(Client(2_400), [item(400)] * 20_000)
+    assert client.left == [17_601, 15_201, 12_801, 10_401, 8_001, 5_601, 3_201, 801]
+    assert client.committed_with == 801
 
 
-@pytest.mark.parametrize(("number", "size"), [(1, 400), (2_000, 400), (50, 16_000), (1, 900_000)])
-def test_what_fits_into_one_batch_waits_for_nothing(number: int, size: int) -> None:
+@pytest.mark.parametrize(
+    ("items", "records"),
+    [
+        ([item(400)], 9_000),  # commands beside what is due
+        ([item(400)] * 2_000, 1),
+        ([item(16_000)] * 60, 1),
+        ([item(65_536)] * 15, 1),
+        ([*([item(400)] * 2_000), item(65_536)], 1),
+        ([item(400, number * 16 // 20_000) for number in range(20_000)], 1),
+    ],
+    ids=["commands", "small", "large", "largest", "mixed", "many partitions"],
+)
+def test_what_may_fill_no_batch_waits_for_nothing(items: list[Item], records: int) -> None:
     """It would be waited for in vain: only the commit sends a batch that is not full."""
-    assert number * size < BATCH_BYTES
-    assert commit(Client(1), number, size).left == []
-
-
-def test_records_larger_than_a_batch_are_waited_for() -> None:
-    """Each is one of its own."""
-    assert commit(Client(1), 3, BATCH_BYTES).committed_with == 0
+    assert commit(Client(1), items, records).left == []
 
 
 def test_brokers_that_do_not_answer_are_left_to_the_commit() -> None:
     """It knows what to make of them, and when to give up."""
-    client = commit(Client(0), 20_000, 400)
-    assert client.left == [20_000]
-    assert client.committed_with == 20_000
+    client = commit(Client(0), [item(400)] * 20_000)
+    assert client.left == [20_001]
+    assert client.committed_with == 20_001
+
+
+def test_a_shard_that_closes_does_not_wait() -> None:
+    """Its commit is given up at once, too."""
+    assert commit(Client(2_400), [item(400)] * 20_000, stopped=True).left == []
+
+
+def test_another_owner_is_heard_of_while_waiting() -> None:
+    """What the client says there means what it means in a commit."""
+    client = Client(2_400, KafkaException(KafkaError(KafkaError._FENCED, "another owner", fatal=True)))
+    with pytest.raises(Fenced):
+        commit(client, [item(400)] * 20_000)
+    assert client.committed_with == -1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from scheduler.runtime.kafka import BATCH_BYTES
+from scheduler.runtime import transaction
 from tests.support.world import messages
 from tests.support.world.fibers import SECOND, Signal, us
 from tests.support.world.log import Draft, Log
@@ -99,10 +99,11 @@ class TransactionalProducer:
 
     def poll(self, timeout: float) -> int:
         """Full batches go out, whatever their partition; what does not fill one waits on, and so does whoever asks."""
+        self._raise_if_broken()
         full = size = 0
         for number, (_, draft, _) in enumerate(self._unsent, 1):
             size += len(draft.value or b"")
-            if size > BATCH_BYTES:
+            if size > transaction.BATCH_BYTES:
                 full, size = number, 0
         if not full:
             self._world.sleep(us(timeout))
