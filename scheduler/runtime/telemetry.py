@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from scheduler.core.due import HEAD_SIZE, instant_of
 from scheduler.core.model import PRIORITY_NAMES
 from scheduler.runtime.quiet import Repeats
+from scheduler.shard.lines import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,7 +198,7 @@ class Telemetry:
         self.transaction_seconds.inc(seconds)
         items = step.items
         if len(step.turns) > 1:  # queues took turns: key order is made again, from runs of it
-            items = sorted(items, key=_key_of)
+            items = sorted(items, key=key_of)
         for group in _by_head(items):
             head = group[0].key
             labels = (PRIORITY_NAMES[head[8]], "schedule")
@@ -232,7 +233,7 @@ def _head_of(item: Item) -> bytes:
     return item.key[:HEAD_SIZE]
 
 
-_key_of, _scheduled_of = itemgetter(0), itemgetter(3)  # of an item
+_scheduled_of = itemgetter(3)  # of an item
 
 
 def event(name: str, level: int = logging.INFO, **fields: object) -> None:

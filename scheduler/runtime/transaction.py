@@ -30,9 +30,7 @@ INIT_S = 10.0
 COMMIT_S = 10.0
 FORWARD_S = 10.0
 ASK_S = 0.05  # for the coordinator's answer to an initialisation, before it is asked again
-HASTE_S = (
-    0.002  # for the client to begin sending a short step of a rush; a commit first asks another thread of the client
-)
+HASTE_S = 0.002  # for the client to begin sending a short step of a rush; a commit first asks another of its threads
 LEAST_SHORT = 200  # items: fewer are no rush
 PATIENCE_S = 0.05  # for the next of a large step's batches to be acknowledged
 SAMPLE = 32  # items of a step whose sizes and partitions stand for all
